@@ -1,0 +1,9 @@
+//! The pure parts of milestone: the stored document, the graph, the state machine, limits and errors.
+//!
+//! Nothing here does I/O or knows a clock: the time comes in with every event. The runtime moves data and time; what is decided is
+//! decided here, so that all of it is tested without a database.
+
+pub mod graph;
+pub mod options;
+pub mod retry;
+pub mod record;

@@ -1,0 +1,87 @@
+//! What an action can know of its attempt.
+
+use std::sync::Arc;
+
+use milestone_core::record::{MilestoneId, Phase};
+
+/// What the runtime knows of an attempt: identity, number, the key for services that take one, and whether it should stop.
+#[derive(Clone, Debug)]
+pub struct Context {
+    inner: Arc<ContextInner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ContextInner {
+    pub(crate) id: MilestoneId,
+    pub(crate) kind: String,
+    pub(crate) action: String,
+    pub(crate) phase: Phase,
+    pub(crate) attempt: i64,
+    pub(crate) epoch: i64,
+    pub(crate) worker: String,
+    pub(crate) cancelled: tokio::sync::watch::Receiver<bool>,
+}
+
+impl Context {
+    pub(crate) fn new(inner: ContextInner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The milestone's id.
+    pub fn milestone_id(&self) -> &MilestoneId {
+        &self.inner.id
+    }
+
+    /// The name of the milestone's type.
+    pub fn milestone_type(&self) -> &str {
+        &self.inner.kind
+    }
+
+    /// The name of this action in its milestone.
+    pub fn action(&self) -> &str {
+        &self.inner.action
+    }
+
+    /// Whether the action is to be done or undone.
+    pub fn phase(&self) -> Phase {
+        self.inner.phase
+    }
+
+    /// The number of this attempt, from 1.
+    pub fn attempt(&self) -> i64 {
+        self.inner.attempt
+    }
+
+    /// How often the milestone has been taken by a worker: a fencing token, which only grows.
+    pub fn epoch(&self) -> i64 {
+        self.inner.epoch
+    }
+
+    /// The name of the worker.
+    pub fn worker(&self) -> &str {
+        &self.inner.worker
+    }
+
+    /// The same for every attempt of this action in this milestone: what one hands to a payment provider, or uses as the key
+    /// of a write, so that a second attempt does nothing twice.
+    pub fn idempotency_key(&self) -> String {
+        match self.inner.phase {
+            Phase::Undo => format!("{}/{}/undo", self.inner.id, self.inner.action),
+            _ => format!("{}/{}", self.inner.id, self.inner.action),
+        }
+    }
+
+    /// Whether the attempt should stop: its lease is lost, the milestone is cancelled, or the worker shuts down.
+    pub fn is_cancelled(&self) -> bool {
+        *self.inner.cancelled.borrow()
+    }
+
+    /// Waits until the attempt should stop.
+    pub async fn cancelled(&self) {
+        let mut cancelled = self.inner.cancelled.clone();
+        if cancelled.wait_for(|cancelled| *cancelled).await.is_err() {
+            // The sender is gone with the attempt itself; nobody will ask again.
+            std::future::pending::<()>().await;
+        }
+    }
+}
