@@ -4,6 +4,8 @@
 //! decided here, so that all of it is tested without a database.
 
 pub mod graph;
+pub mod lease;
 pub mod options;
+pub mod patch;
 pub mod retry;
 pub mod record;

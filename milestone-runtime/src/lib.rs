@@ -2,6 +2,7 @@
 
 pub mod action;
 mod definition;
+pub mod store;
 
 pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration};
 pub use milestone_core as core;

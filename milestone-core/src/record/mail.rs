@@ -3,6 +3,8 @@
 use bson::{Bson, DateTime};
 use serde::{Deserialize, Serialize};
 
+use super::Status;
+
 /// A command in the inbox of a milestone, carried out by whoever holds it or takes it next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command {
@@ -66,4 +68,28 @@ pub struct Answer {
     pub message: String,
     /// When.
     pub at: DateTime,
+}
+
+impl Order {
+    /// The states in which a store accepts it. Others are refused with an error at once.
+    #[must_use]
+    pub fn accepted_in(&self) -> Vec<Status> {
+        match self {
+            Self::Retry => vec![Status::Failed],
+            _ => Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
+        }
+    }
+
+    /// Its name, for people.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Cancel { .. } => "cancel",
+            Self::Pause { .. } => "pause",
+            Self::Resume => "resume",
+            Self::Retry => "retry",
+            Self::Resolve { .. } => "resolve",
+            Self::Waive { .. } => "waive",
+        }
+    }
 }

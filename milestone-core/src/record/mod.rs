@@ -2,6 +2,7 @@
 
 mod action;
 mod attempt;
+mod codec;
 mod id;
 mod mail;
 mod status;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use action::{ActionKind, ActionRecord, ActionState, Running, UndoRecord, UndoState};
 pub use attempt::{Attempt, AttemptError, AttemptKind, Phase};
+pub use codec::Unreadable;
 pub use id::MilestoneId;
 pub use mail::{Answer, Command, Order};
 pub use status::Status;

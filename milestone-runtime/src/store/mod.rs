@@ -1,0 +1,299 @@
+//! What the runtime needs of a database. Two stores come with it; the conformance suite (feature `testing`) tells whether a third one
+//! keeps the promises.
+//!
+//! Everything is one-document atomic. A store decides nothing: patches come from the state machine, and time comes in with the call,
+//! in estimated server time.
+
+mod error;
+pub mod mongodb;
+pub mod sqlite;
+
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+
+use bson::DateTime;
+use futures_util::Stream;
+use milestone_core::{
+    patch::Patch,
+    record::{Command, MilestoneId, MilestoneRecord, Status, Unreadable},
+};
+use serde::{Deserialize, Serialize};
+
+pub use error::StoreError;
+
+/// What a call of a store gives.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A database that holds milestones. All its calls are made on the runtime's private executor and are never dropped half-way.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Connects, checks that the server is one that can be used, and makes what is missing (collections, tables, indexes). It is safe
+    /// beside workers that run, and may be called again.
+    fn open(&self) -> StoreFuture<'_, ServerInfo>;
+
+    /// The time of the server.
+    fn now(&self) -> StoreFuture<'_, DateTime>;
+
+    /// Stores new milestones; one that cannot be stored does not hinder the others. The result has one item for each, in order.
+    ///
+    /// An error means that the fate of all of them is unknown.
+    fn insert(&self, batch: Vec<Arc<MilestoneRecord>>) -> StoreFuture<'_, Vec<Insertion>>;
+
+    /// Takes milestones that are due and that the worker can move on, each for itself: no milestone is taken by two.
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed>;
+
+    /// Carries out patches, each for itself, and says what became of each, in order. It may be called again with the same commit, which
+    /// then is done once.
+    fn commit(&self, batch: Vec<Commit>) -> StoreFuture<'_, Vec<Committed>>;
+
+    /// Renews leases, and tells which are lost and which milestones have had mail. A lease that ended but that nobody took is revived.
+    /// A late copy never shortens a lease.
+    fn renew(&self, request: RenewRequest) -> StoreFuture<'_, Renewed>;
+
+    /// Puts a command into the inbox of a milestone, once for each id of a command, in the states that accept it.
+    fn send(&self, id: MilestoneId, command: Command) -> StoreFuture<'_, Sent>;
+
+    /// Reads milestones, with majority where there is one. Those that do not exist are left out.
+    fn get(&self, ids: Vec<MilestoneId>) -> StoreFuture<'_, Vec<Result<MilestoneRecord, Unreadable>>>;
+
+    /// Reads milestones page by page, by `_id`, the highest first.
+    fn list(&self, filter: Filter, page: Page) -> StoreFuture<'_, Listed>;
+
+    /// Counts milestones.
+    fn count(&self, filter: Filter) -> StoreFuture<'_, u64>;
+
+    /// Removes a milestone, whatever its state, and tells whether it was there. A worker that holds it drops it at its next write.
+    fn remove(&self, id: MilestoneId) -> StoreFuture<'_, bool>;
+
+    /// Hints that something may be due or may have ended, or `None` where the server gives none. Hints only shorten a wait, so they may
+    /// be lost, doubled or late; the stream may end at any time.
+    fn changes(&self) -> StoreFuture<'_, Option<Hints>>;
+
+    /// Tells people that a worker lives, and what it can do.
+    fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()>;
+
+    /// Removes the entry of a worker that ends in order.
+    fn retire(&self, worker: String) -> StoreFuture<'_, ()>;
+
+    /// The workers that have told that they live, dead ones too until somebody removes them.
+    fn workers(&self) -> StoreFuture<'_, Vec<WorkerInfo>>;
+}
+
+/// A stream of hints.
+pub type Hints = Pin<Box<dyn Stream<Item = ()> + Send>>;
+
+/// What is known of a database server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerInfo {
+    /// What it is, for people, such as `MongoDB 8.2.0, replica set rs0, at localhost:27017`.
+    pub description: String,
+    /// Its time.
+    pub now: DateTime,
+    /// Whether a lease whose owner is dead ends at once, since the store can tell who lives.
+    pub knows_the_dead: bool,
+}
+
+impl ServerInfo {
+    /// What is known of a server.
+    pub fn new(description: impl Into<String>, now: DateTime) -> Self {
+        Self { description: description.into(), now, knows_the_dead: false }
+    }
+}
+
+/// What became of a new milestone.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a batch of them is short-lived")]
+pub enum Insertion {
+    /// It is stored.
+    Inserted,
+    /// One with its id exists, and is left as it is.
+    Exists(Result<MilestoneRecord, Unreadable>),
+    /// It was refused for good and is not stored.
+    Refused(Arc<StoreError>),
+}
+
+/// Which milestones a worker wants.
+#[derive(Clone, Debug)]
+pub struct ClaimRequest {
+    /// The worker.
+    pub owner: String,
+    /// The new token, random.
+    pub token: String,
+    /// How many at the most.
+    pub limit: usize,
+    /// What is due by then is due.
+    pub now: DateTime,
+    /// When the leases end that are given.
+    pub until: DateTime,
+    /// The queues to look into.
+    pub queues: Vec<String>,
+    /// The methods that the worker has.
+    pub methods: Vec<String>,
+    /// Leases of others that ended before this time may be taken; `None`: none, only what nobody holds.
+    pub expired_before: Option<DateTime>,
+    /// Milestones to leave alone.
+    pub except: Vec<MilestoneId>,
+}
+
+/// What was taken.
+#[derive(Clone, Debug, Default)]
+pub struct Claimed {
+    /// The milestones, each with its new epoch, `rev` and lease.
+    pub records: Vec<MilestoneRecord>,
+    /// How many were seen as due but taken by another in between.
+    pub missed: usize,
+    /// Those that cannot be read; they were left as they are.
+    pub unreadable: Vec<(MilestoneId, Unreadable)>,
+}
+
+/// A patch on its way.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// The milestone.
+    pub id: MilestoneId,
+    /// The token of the lease under which it is made.
+    pub token: String,
+    /// The `rev` that it is made for; the milestone then has the next one.
+    pub rev: i64,
+    /// The change.
+    pub patch: Arc<Patch>,
+}
+
+/// What became of a patch.
+#[derive(Clone, Debug)]
+pub enum Committed {
+    /// It is stored, now or since an earlier call.
+    Done,
+    /// The lease is another's, or the milestone is gone: nothing was changed.
+    Lost,
+    /// Nothing was changed, since more commands have come than the patch knows of: here is the milestone with them.
+    Mail(Box<MilestoneRecord>),
+    /// Nobody knows; the same commit must be made again.
+    Unknown(Arc<StoreError>),
+    /// The server refuses it for good, as it is too large or too deep.
+    Refused(Arc<StoreError>),
+}
+
+/// Which leases are to be renewed.
+#[derive(Clone, Debug)]
+pub struct RenewRequest {
+    /// The worker.
+    pub owner: String,
+    /// The milestones and the tokens of their leases.
+    pub holds: Vec<(MilestoneId, String)>,
+    /// When the leases end from now on.
+    pub until: DateTime,
+}
+
+/// What became of a renewal.
+#[derive(Clone, Debug)]
+pub struct Renewed {
+    /// The leases that are another's now, or whose milestone is gone.
+    pub lost: Vec<MilestoneId>,
+    /// How many commands have ever come, for each of the others that ever had any.
+    pub mail: Vec<(MilestoneId, i64)>,
+    /// The time of the server.
+    pub now: DateTime,
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the inbox, or was carried out already.
+    Delivered,
+    /// There is no such milestone.
+    NotFound,
+    /// The milestone's state does not accept it.
+    Refused(Status),
+    /// The inbox is full.
+    Full,
+}
+
+/// Which milestones are meant; an empty filter is all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Filter {
+    /// Of this type.
+    pub kind: Option<String>,
+    /// In one of these states; empty is any.
+    pub states: Vec<Status>,
+    /// With these labels.
+    pub labels: Vec<(String, String)>,
+}
+
+impl Filter {
+    /// All milestones.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Of this type.
+    #[must_use]
+    pub fn kind(mut self, kind: impl Into<String>) -> Self {
+        self.kind = Some(kind.into());
+        self
+    }
+
+    /// In this state, or one named by another call.
+    #[must_use]
+    pub fn state(mut self, state: Status) -> Self {
+        self.states.push(state);
+        self
+    }
+
+    /// With this label.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push((name.into(), value.into()));
+        self
+    }
+}
+
+/// Which part of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Only those behind this one.
+    pub after: Option<MilestoneId>,
+    /// How many at the most. Default 100.
+    pub limit: usize,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { after: None, limit: 100 }
+    }
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// The milestones.
+    pub records: Vec<MilestoneRecord>,
+    /// Those that cannot be read.
+    pub unreadable: Vec<Unreadable>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<MilestoneId>,
+}
+
+/// A worker, as it tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerInfo {
+    /// Its identity, new at each start.
+    #[serde(rename = "_id")]
+    pub id: String,
+    /// Its name, host and process.
+    pub name: String,
+    /// The methods that it has.
+    pub methods: Vec<String>,
+    /// The queues that it works on.
+    pub queues: Vec<String>,
+    /// When it began.
+    pub since: DateTime,
+    /// When it last told.
+    pub seen_at: DateTime,
+    /// When it will have told again, if it lives.
+    pub next_at: DateTime,
+}
+
+/// How long a store may take to find a server before it gives up, where the URI does not say.
+pub const DEFAULT_SERVER_TIMEOUT: Duration = Duration::from_secs(30);
