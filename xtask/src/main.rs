@@ -51,16 +51,22 @@ enum Task {
     },
 }
 
-/// What a shell reports for a program that Ctrl-C ended.
+/// What a shell reports for a program that Ctrl-C ended; a server is meant to be ended so.
 const INTERRUPTED: u8 = 130;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
+    let when_interrupted = match cli.task {
+        Task::Server {
+            build_only: false, ..
+        } => ExitCode::SUCCESS,
+        _ => ExitCode::from(INTERRUPTED),
+    };
     // A signal drops the task's future: the servers and programs that it holds stop themselves on drop.
     let result = tokio::select! {
         result = run(cli.task) => result,
-        result = process::interrupted() => result.map(|()| ExitCode::from(INTERRUPTED)),
+        result = process::interrupted() => result.map(|()| when_interrupted),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -32,18 +32,28 @@ fn cache_folder_in(xdg: Option<OsString>, home: Option<OsString>) -> Option<Path
 
 /// The cargo that runs this program, or the one on the PATH.
 pub(crate) fn cargo() -> Command {
-    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // `cargo run` describes this package to this program. Build scripts that watch those variables (ring's does)
+    // would run again each time that `cargo test` is started from here and then by hand.
+    remove(&mut command, |name| {
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    });
+    command
+}
+
+fn remove(command: &mut Command, unwanted: impl Fn(&str) -> bool) {
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(&unwanted) {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// A cargo for something outside this workspace: the settings made for the workspace do not reach it.
 pub(crate) fn cargo_elsewhere(folder: &Path) -> Command {
     let mut command = cargo();
     command.current_dir(folder);
-    for (name, _) in env::vars_os() {
-        if name.to_str().is_some_and(is_of_the_workspace) {
-            command.env_remove(name);
-        }
-    }
+    remove(&mut command, is_of_the_workspace);
     command
 }
 
