@@ -29,7 +29,10 @@ impl Seen {
             rev: record.rev,
             epoch: record.epoch,
             mail: record.mail,
-            lease: record.lease.as_ref().map(|lease| (lease.token.clone(), lease.until)),
+            lease: record
+                .lease
+                .as_ref()
+                .map(|lease| (lease.token.clone(), lease.until)),
         }
     }
 }
@@ -50,11 +53,24 @@ pub fn claim(record: &mut MilestoneRecord, lease: Lease) -> Patch {
 
 /// Writes the lease, and the entries of a milestone that is held.
 pub(crate) fn hold_by(record: &mut MilestoneRecord, lease: Lease, patch: &mut Patch) {
-    let queue = record.next.as_ref().map_or_else(|| crate::record::DEFAULT_QUEUE.to_owned(), |next| next.queue.clone());
+    let queue = record.next.as_ref().map_or_else(
+        || crate::record::DEFAULT_QUEUE.to_owned(),
+        |next| next.queue.clone(),
+    );
     let until = lease.until;
-    record.due = vec![Due { queue: queue.clone(), at: until, method: String::new() }];
-    record.next = Some(Next { queue: queue.clone(), at: until });
-    patch.set("due", vec![doc! { "queue": queue.clone(), "at": until, "method": "" }]);
+    record.due = vec![Due {
+        queue: queue.clone(),
+        at: until,
+        method: String::new(),
+    }];
+    record.next = Some(Next {
+        queue: queue.clone(),
+        at: until,
+    });
+    patch.set(
+        "due",
+        vec![doc! { "queue": queue.clone(), "at": until, "method": "" }],
+    );
     patch.set("next", doc! { "queue": queue, "at": until });
     patch.set(
         "lease",
@@ -65,6 +81,10 @@ pub(crate) fn hold_by(record: &mut MilestoneRecord, lease: Lease, patch: &mut Pa
 
 fn attempts_run(record: &MilestoneRecord) -> bool {
     record.actions.iter().any(|action| {
-        action.state == ActionState::Running || action.undo.as_ref().is_some_and(|undo| undo.state == UndoState::Running)
+        action.state == ActionState::Running
+            || action
+                .undo
+                .as_ref()
+                .is_some_and(|undo| undo.state == UndoState::Running)
     })
 }

@@ -5,7 +5,9 @@
 
 pub mod graph;
 pub mod lease;
+pub mod limits;
+pub mod machine;
 pub mod options;
 pub mod patch;
-pub mod retry;
 pub mod record;
+pub mod retry;

@@ -51,12 +51,22 @@ pub struct Options {
 impl Options {
     /// A plain action: at most once.
     pub const fn plain() -> Self {
-        Self { mode: Mode::Plain, undo: None, retry: None, timeout: None, queue: None, concurrency: None }
+        Self {
+            mode: Mode::Plain,
+            undo: None,
+            retry: None,
+            timeout: None,
+            queue: None,
+            concurrency: None,
+        }
     }
 
     /// An idempotent action: at least once.
     pub const fn idempotent() -> Self {
-        Self { mode: Mode::Idempotent, ..Self::plain() }
+        Self {
+            mode: Mode::Idempotent,
+            ..Self::plain()
+        }
     }
 
     /// Names the action that undoes this one. It must be idempotent.

@@ -78,7 +78,9 @@ impl Patch {
     pub(crate) fn push_attempt(&mut self, attempt: Bson) {
         match &mut self.report {
             ReportChange::None => self.report = ReportChange::Push(vec![attempt]),
-            ReportChange::Push(attempts) | ReportChange::Replace(attempts) => attempts.insert(0, attempt),
+            ReportChange::Push(attempts) | ReportChange::Replace(attempts) => {
+                attempts.insert(0, attempt)
+            }
         }
     }
 
@@ -96,7 +98,10 @@ impl Patch {
         }
         match (later.report, &mut self.report) {
             (ReportChange::None, _) => {}
-            (ReportChange::Push(mut newer), ReportChange::Push(older) | ReportChange::Replace(older)) => {
+            (
+                ReportChange::Push(mut newer),
+                ReportChange::Push(older) | ReportChange::Replace(older),
+            ) => {
                 newer.append(older);
                 *older = newer;
             }
@@ -109,13 +114,20 @@ impl Patch {
     /// The update that a MongoDB server carries out, which also sets `rev`.
     #[must_use]
     pub fn to_update(&self, rev: i64) -> Document {
-        let mut set: Document = self.set.iter().map(|(path, value)| (path.clone(), value.clone())).collect();
+        let mut set: Document = self
+            .set
+            .iter()
+            .map(|(path, value)| (path.clone(), value.clone()))
+            .collect();
         set.insert("rev", rev);
         let mut update = Document::new();
         match &self.report {
             ReportChange::None => {}
             ReportChange::Push(attempts) => {
-                update.insert("$push", doc! { "report": { "$each": attempts.clone(), "$position": 0 } });
+                update.insert(
+                    "$push",
+                    doc! { "report": { "$each": attempts.clone(), "$position": 0 } },
+                );
             }
             ReportChange::Replace(report) => {
                 set.insert("report", report.clone());
@@ -123,7 +135,11 @@ impl Patch {
         }
         update.insert("$set", set);
         if !self.unset.is_empty() {
-            let unset: Document = self.unset.iter().map(|path| (path.clone(), Bson::from(true))).collect();
+            let unset: Document = self
+                .unset
+                .iter()
+                .map(|path| (path.clone(), Bson::from(true)))
+                .collect();
             update.insert("$unset", unset);
         }
         update
@@ -163,10 +179,16 @@ impl Patch {
     /// About how many bytes it adds to the document at most.
     #[must_use]
     pub fn size(&self) -> usize {
-        let set: usize = self.set.iter().map(|(path, value)| path.len() + size_of_value(value)).sum();
+        let set: usize = self
+            .set
+            .iter()
+            .map(|(path, value)| path.len() + size_of_value(value))
+            .sum();
         let report: usize = match &self.report {
             ReportChange::None => 0,
-            ReportChange::Push(attempts) | ReportChange::Replace(attempts) => attempts.iter().map(size_of_value).sum(),
+            ReportChange::Push(attempts) | ReportChange::Replace(attempts) => {
+                attempts.iter().map(size_of_value).sum()
+            }
         };
         set + report
     }
@@ -181,8 +203,13 @@ pub struct PathError {
 }
 
 /// The document that holds the last part of a path.
-fn parent_of<'d, 'p>(document: &'d mut Document, path: &'p str) -> Result<(&'d mut Document, &'p str), PathError> {
-    let wrong = || PathError { path: path.to_owned() };
+fn parent_of<'d, 'p>(
+    document: &'d mut Document,
+    path: &'p str,
+) -> Result<(&'d mut Document, &'p str), PathError> {
+    let wrong = || PathError {
+        path: path.to_owned(),
+    };
     let mut parent = document;
     let mut parts = path.split('.');
     let key = parts.next_back().ok_or_else(wrong)?;
@@ -191,8 +218,14 @@ fn parent_of<'d, 'p>(document: &'d mut Document, path: &'p str) -> Result<(&'d m
         parent = match value {
             Bson::Document(document) => document,
             Bson::Array(items) => {
-                let index: usize = parts.next().and_then(|index| index.parse().ok()).ok_or_else(wrong)?;
-                items.get_mut(index).and_then(Bson::as_document_mut).ok_or_else(wrong)?
+                let index: usize = parts
+                    .next()
+                    .and_then(|index| index.parse().ok())
+                    .ok_or_else(wrong)?;
+                items
+                    .get_mut(index)
+                    .and_then(Bson::as_document_mut)
+                    .ok_or_else(wrong)?
             }
             _ => return Err(wrong()),
         };
@@ -207,12 +240,25 @@ pub fn size_of_value(value: &Bson) -> usize {
         Bson::Double(_) | Bson::Int64(_) | Bson::DateTime(_) | Bson::Timestamp(_) => 8,
         Bson::String(text) | Bson::Symbol(text) | Bson::JavaScriptCode(text) => 5 + text.len(),
         Bson::Array(items) => {
-            5 + items.iter().enumerate().map(|(index, item)| 2 + digits(index) + size_of_value(item)).sum::<usize>()
+            5 + items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| 2 + digits(index) + size_of_value(item))
+                .sum::<usize>()
         }
-        Bson::Document(document) => 5 + document.iter().map(|(key, item)| 2 + key.len() + size_of_value(item)).sum::<usize>(),
+        Bson::Document(document) => {
+            5 + document
+                .iter()
+                .map(|(key, item)| 2 + key.len() + size_of_value(item))
+                .sum::<usize>()
+        }
         Bson::Boolean(_) => 1,
-        Bson::RegularExpression(regex) => 2 + regex.pattern.as_str().len() + regex.options.as_str().len(),
-        Bson::JavaScriptCodeWithScope(code) => 9 + code.code.len() + size_of_value(&Bson::Document(code.scope.clone())),
+        Bson::RegularExpression(regex) => {
+            2 + regex.pattern.as_str().len() + regex.options.as_str().len()
+        }
+        Bson::JavaScriptCodeWithScope(code) => {
+            9 + code.code.len() + size_of_value(&Bson::Document(code.scope.clone()))
+        }
         Bson::Int32(_) => 4,
         Bson::Binary(binary) => 9 + binary.bytes.len(),
         Bson::ObjectId(_) => 12,
@@ -280,7 +326,10 @@ mod tests {
         let mut patch = Patch::default();
         patch.set("actions.3.state", "ready");
         let error = patch.apply_to(&mut doc! { "actions": [] }, 1).unwrap_err();
-        assert_eq!(error.to_string(), "there is no `actions.3.state` in the document");
+        assert_eq!(
+            error.to_string(),
+            "there is no `actions.3.state` in the document"
+        );
     }
 
     #[test]
@@ -291,6 +340,10 @@ mod tests {
         };
         let bytes = bson::serialize_to_vec(&document).unwrap();
         let size = size_of_value(&Bson::Document(document));
-        assert!(size >= bytes.len() && size <= bytes.len() + 8, "{size} for {}", bytes.len());
+        assert!(
+            size >= bytes.len() && size <= bytes.len() + 8,
+            "{size} for {}",
+            bytes.len()
+        );
     }
 }

@@ -20,12 +20,20 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     /// Without end, after 1 s, 2 s, 4 s, .. up to 5 min.
     pub const fn new() -> Self {
-        Self { max: None, base: Duration::from_secs(1), cap: Duration::from_secs(300), factor: 2 }
+        Self {
+            max: None,
+            base: Duration::from_secs(1),
+            cap: Duration::from_secs(300),
+            factor: 2,
+        }
     }
 
     /// One attempt, no retry.
     pub const fn never() -> Self {
-        Self { max: Some(1), ..Self::new() }
+        Self {
+            max: Some(1),
+            ..Self::new()
+        }
     }
 
     /// Sets how many attempts are made in all.
@@ -63,7 +71,9 @@ impl RetryPolicy {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let wait = self.base.as_secs_f64() * f64::from(self.factor).powi(exponent);
         let wait = wait.min(self.cap.as_secs_f64());
-        Some(Duration::from_secs_f64(wait * (0.5 + 0.5 * jitter.clamp(0.0, 1.0))))
+        Some(Duration::from_secs_f64(
+            wait * (0.5 + 0.5 * jitter.clamp(0.0, 1.0)),
+        ))
     }
 }
 

@@ -91,7 +91,14 @@ impl<T> Graph<T> {
                 if let Some(first) = found {
                     let names = [self.nodes[first].name, self.nodes[node].name];
                     fail(&[
-                        "`", self.nodes[index].name, "` takes `Output<", method, ">`, but `", names[0], "` and `", names[1],
+                        "`",
+                        self.nodes[index].name,
+                        "` takes `Output<",
+                        method,
+                        ">`, but `",
+                        names[0],
+                        "` and `",
+                        names[1],
                         "` both run it before: only one of them may",
                     ]);
                 }
@@ -101,8 +108,15 @@ impl<T> Graph<T> {
         }
         if found.is_none() {
             fail(&[
-                "`", self.nodes[index].name, "` takes `Output<", method, ">`, but `", method,
-                "` does not run before it: put `", method, " ->` in front of it",
+                "`",
+                self.nodes[index].name,
+                "` takes `Output<",
+                method,
+                ">`, but `",
+                method,
+                "` does not run before it: put `",
+                method,
+                " ->` in front of it",
             ]);
         }
     }
@@ -152,7 +166,13 @@ mod tests {
     use super::*;
 
     const fn node(name: &'static str, method: &'static str, inputs: &'static [Input]) -> Node {
-        Node { name, method, options: Options::plain(), inputs, payload: () }
+        Node {
+            name,
+            method,
+            options: Options::plain(),
+            inputs,
+            payload: (),
+        }
     }
 
     const GRAPH: Graph = Graph {

@@ -4,4 +4,5 @@ mod fixed;
 mod plan;
 
 pub use fixed::{Graph, Input, Node};
+pub(crate) use plan::check_name;
 pub use plan::{GraphError, MAX_ACTIONS, MAX_NAME, Plan, PlannedAction};

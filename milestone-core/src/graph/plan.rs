@@ -33,7 +33,14 @@ impl PlannedAction {
     #[must_use]
     pub fn new(name: impl Into<String>, mode: Mode) -> Self {
         let name = name.into();
-        Self { method: Some(name.clone()), name, after: Vec::new(), mode, undo: None, queue: None }
+        Self {
+            method: Some(name.clone()),
+            name,
+            after: Vec::new(),
+            mode,
+            undo: None,
+            queue: None,
+        }
     }
 
     /// Sets what it waits for, as indices into the plan.
@@ -52,7 +59,9 @@ pub enum GraphError {
     #[error("the graph has no action: give it at least one")]
     Empty,
     /// There are too many actions in it.
-    #[error("the graph has {count} actions, the limit is {MAX_ACTIONS}: split it into several milestones")]
+    #[error(
+        "the graph has {count} actions, the limit is {MAX_ACTIONS}: split it into several milestones"
+    )]
     TooMany {
         /// How many there are; at least this many if it was cut short.
         count: usize,
@@ -68,7 +77,9 @@ pub enum GraphError {
         reason: &'static str,
     },
     /// Two actions of one name.
-    #[error("two actions are named `{name}`: give one of them a name of its own (in `milestone!`, an alias: `other: {name}`)")]
+    #[error(
+        "two actions are named `{name}`: give one of them a name of its own (in `milestone!`, an alias: `other: {name}`)"
+    )]
     Twice {
         /// The name.
         name: String,
@@ -127,7 +138,9 @@ impl Plan {
             return Err(GraphError::Empty);
         }
         if actions.len() > MAX_ACTIONS {
-            return Err(GraphError::TooMany { count: actions.len() });
+            return Err(GraphError::TooMany {
+                count: actions.len(),
+            });
         }
         let mut names = BTreeSet::new();
         for action in &actions {
@@ -136,17 +149,27 @@ impl Plan {
                 check_name("a method", method)?;
             }
             if !names.insert(action.name.as_str()) {
-                return Err(GraphError::Twice { name: action.name.clone() });
+                return Err(GraphError::Twice {
+                    name: action.name.clone(),
+                });
             }
             if let Some(index) = action.after.iter().find(|index| **index >= actions.len()) {
-                return Err(GraphError::Missing { name: action.name.clone(), index: *index });
+                return Err(GraphError::Missing {
+                    name: action.name.clone(),
+                    index: *index,
+                });
             }
         }
         let actions = in_order(actions)?;
-        let followed: BTreeSet<usize> = actions.iter().flat_map(|action| action.after.iter().copied()).collect();
+        let followed: BTreeSet<usize> = actions
+            .iter()
+            .flat_map(|action| action.after.iter().copied())
+            .collect();
         for (index, action) in actions.iter().enumerate() {
             if action.method.is_none() && !followed.contains(&index) {
-                return Err(GraphError::EmptyFork { name: action.name.clone() });
+                return Err(GraphError::EmptyFork {
+                    name: action.name.clone(),
+                });
             }
         }
         Ok(Self { actions })
@@ -167,8 +190,14 @@ impl Plan {
     /// The indices of the last actions, those that nothing waits for.
     #[must_use]
     pub fn ends(&self) -> Vec<usize> {
-        let followed: BTreeSet<usize> = self.actions.iter().flat_map(|action| action.after.iter().copied()).collect();
-        (0..self.actions.len()).filter(|index| !followed.contains(index)).collect()
+        let followed: BTreeSet<usize> = self
+            .actions
+            .iter()
+            .flat_map(|action| action.after.iter().copied())
+            .collect();
+        (0..self.actions.len())
+            .filter(|index| !followed.contains(index))
+            .collect()
     }
 }
 
@@ -190,7 +219,10 @@ impl<T> TryFrom<&Graph<T>> for Plan {
             .collect();
         let count = actions.len();
         for &(from, to) in graph.edges {
-            let action = actions.get_mut(to).ok_or(GraphError::Missing { name: String::new(), index: to.max(count) })?;
+            let action = actions.get_mut(to).ok_or(GraphError::Missing {
+                name: String::new(),
+                index: to.max(count),
+            })?;
             action.after.push(from);
         }
         Self::new(actions)
@@ -245,8 +277,12 @@ fn in_order(actions: Vec<PlannedAction>) -> Result<Vec<PlannedAction>, GraphErro
         }
     }
     if order.len() < count {
-        let stuck = (0..count).find(|index| waits[*index] > 0).unwrap_or_default();
-        return Err(GraphError::Cycle { name: actions[stuck].name.clone() });
+        let stuck = (0..count)
+            .find(|index| waits[*index] > 0)
+            .unwrap_or_default();
+        return Err(GraphError::Cycle {
+            name: actions[stuck].name.clone(),
+        });
     }
     let mut slots: Vec<Option<PlannedAction>> = actions.into_iter().map(Some).collect();
     Ok(order

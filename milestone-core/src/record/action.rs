@@ -42,7 +42,11 @@ pub struct ActionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settle_after: Option<DateTime>,
     /// Its output, once it is complete; null is an output too.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub output: Option<Bson>,
     /// How it is undone, if it can be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,7 +145,10 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bson>, D
     Bson::deserialize(deserializer).map(Some)
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
 const fn is_zero(value: &i64) -> bool {
     *value == 0
 }

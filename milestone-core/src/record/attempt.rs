@@ -31,7 +31,9 @@ pub struct Attempt {
 }
 
 /// Whether an attempt is to do its action or to undo it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
@@ -43,7 +45,14 @@ pub enum Phase {
 }
 
 impl Phase {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+    pub(crate) const fn is_do_attempt(self) -> bool {
+        matches!(self, Self::Do)
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde hands over a reference"
+    )]
     const fn is_do(&self) -> bool {
         matches!(self, Self::Do)
     }

@@ -76,7 +76,10 @@ impl Order {
     pub fn accepted_in(&self) -> Vec<Status> {
         match self {
             Self::Retry => vec![Status::Failed],
-            _ => Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
+            _ => Status::ALL
+                .into_iter()
+                .filter(|status| !status.is_terminal())
+                .collect(),
         }
     }
 

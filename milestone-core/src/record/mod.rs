@@ -161,7 +161,10 @@ impl MilestoneRecord {
     /// The action of that name, and its index.
     #[must_use]
     pub fn action(&self, name: &str) -> Option<(usize, &ActionRecord)> {
-        self.actions.iter().enumerate().find(|(_, action)| action.name == name)
+        self.actions
+            .iter()
+            .enumerate()
+            .find(|(_, action)| action.name == name)
     }
 
     /// The indices of the last actions, those that nothing waits for.
@@ -173,7 +176,9 @@ impl MilestoneRecord {
                 *slot = true;
             }
         }
-        (0..followed.len()).filter(|index| !followed[*index]).collect()
+        (0..followed.len())
+            .filter(|index| !followed[*index])
+            .collect()
     }
 
     /// Which actions run before the one at `index`, directly or through others.
@@ -211,17 +216,28 @@ impl MilestoneRecord {
     pub fn outputs(&self) -> bson::Document {
         self.actions
             .iter()
-            .filter_map(|action| action.output.clone().map(|output| (action.name.clone(), output)))
+            .filter_map(|action| {
+                action
+                    .output
+                    .clone()
+                    .map(|output| (action.name.clone(), output))
+            })
             .collect()
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
 const fn is_zero(value: &i64) -> bool {
     *value == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
 const fn is_zero_i32(value: &i32) -> bool {
     *value == 0
 }

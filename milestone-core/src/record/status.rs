@@ -32,14 +32,24 @@ pub enum Status {
 impl Status {
     /// Every state, in the order of a life.
     pub const ALL: [Self; 9] = [
-        Self::Pending, Self::Running, Self::Waiting, Self::InDoubt, Self::Undoing, Self::Completed, Self::Failed, Self::Undone,
+        Self::Pending,
+        Self::Running,
+        Self::Waiting,
+        Self::InDoubt,
+        Self::Undoing,
+        Self::Completed,
+        Self::Failed,
+        Self::Undone,
         Self::Cancelled,
     ];
 
     /// Whether nothing moves any more.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Undone | Self::Cancelled)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Undone | Self::Cancelled
+        )
     }
 
     /// The name as it is stored.

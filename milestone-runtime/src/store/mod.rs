@@ -100,7 +100,7 @@ impl ServerInfo {
 }
 
 /// What became of a new milestone.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "a batch of them is short-lived")]
 pub enum Insertion {
     /// It is stored.

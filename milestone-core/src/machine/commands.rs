@@ -1,0 +1,184 @@
+//! Commands from outside: each is carried out once, by whoever holds the milestone, and answered.
+
+use bson::Bson;
+
+use super::editor::{Editor, encode_all};
+use crate::{
+    limits::{MAX_ANSWERS, check_value},
+    record::{ActionState, Answer, Command, Hold, Order, Status, UndoState, Unwind},
+};
+
+/// What is answered: what was done, or why not.
+type Reply = Result<String, String>;
+
+impl Editor<'_> {
+    /// Carries out all commands of the inbox, the oldest first.
+    pub(super) fn read_mail(&mut self) {
+        let commands = std::mem::take(&mut self.record.inbox);
+        if commands.is_empty() {
+            return;
+        }
+        for command in commands {
+            let known = self
+                .record
+                .answers
+                .iter()
+                .any(|answer| answer.id == command.id);
+            if known {
+                continue;
+            }
+            let reply = self.carry_out(&command);
+            self.propagate_between();
+            let (done, message) = match reply {
+                Ok(message) => (true, message),
+                Err(message) => (false, message),
+            };
+            self.record.answers.push(Answer {
+                id: command.id,
+                done,
+                message,
+                at: self.now,
+            });
+        }
+        let surplus = self.record.answers.len().saturating_sub(MAX_ANSWERS);
+        self.record.answers.drain(..surplus);
+        self.guard();
+        self.patch.unset("inbox");
+        self.patch.set("answers", encode_all(&self.record.answers));
+    }
+
+    /// Two commands of one inbox each find the milestone as the one before left it.
+    fn propagate_between(&mut self) {
+        let lease = self.record.lease.clone();
+        self.propagate();
+        if self.record.lease.is_none() {
+            // It has ended; if a later command of the same inbox starts it again, it is still held.
+            self.record.lease = lease;
+        }
+    }
+
+    fn carry_out(&mut self, command: &Command) -> Reply {
+        match &command.order {
+            Order::Cancel { reason } => self.cancel(reason),
+            Order::Pause { reason } => self.pause(reason, &command.by),
+            Order::Resume => self.resume(),
+            Order::Retry => self.retry(),
+            Order::Resolve {
+                action,
+                attempt,
+                applied,
+                output,
+            } => self.resolve(action, *attempt, *applied, output),
+            Order::Waive { action } => self.waive(action),
+        }
+    }
+
+    fn cancel(&mut self, reason: &str) -> Reply {
+        if self.record.state.is_terminal() {
+            return Err(format!("it is already {}", self.record.state));
+        }
+        if self.record.unwind.is_some() {
+            return Err("already undoing".to_owned());
+        }
+        self.unwind(Unwind {
+            to: Status::Cancelled,
+            reason: reason.to_owned(),
+            since: self.now,
+        });
+        Ok("nothing new begins, and what was done is undone".to_owned())
+    }
+
+    fn pause(&mut self, reason: &str, by: &str) -> Reply {
+        if self.record.state.is_terminal() {
+            return Err(format!("it is already {}", self.record.state));
+        }
+        if self.record.hold.is_some() {
+            return Err("it is already on hold".to_owned());
+        }
+        self.set_hold(Some(Hold {
+            reason: reason.to_owned(),
+            by: by.to_owned(),
+            since: self.now,
+        }));
+        Ok("what runs ends, and nothing new begins".to_owned())
+    }
+
+    fn resume(&mut self) -> Reply {
+        if self.record.hold.is_none() {
+            return Err("it is not on hold".to_owned());
+        }
+        self.set_hold(None);
+        Ok("it goes on".to_owned())
+    }
+
+    fn set_hold(&mut self, hold: Option<Hold>) {
+        super::editor::set_optional(&mut self.patch, "hold".to_owned(), hold.as_ref());
+        self.record.hold = hold;
+    }
+
+    fn retry(&mut self) -> Reply {
+        if self.record.state != Status::Failed {
+            return Err(format!(
+                "only a failed milestone can be retried; it is {}",
+                self.record.state
+            ));
+        }
+        for index in 0..self.record.actions.len() {
+            match self.record.actions[index].state {
+                ActionState::Failed => {
+                    self.set_failures(index, 0);
+                    self.set_state(index, ActionState::Ready);
+                }
+                ActionState::Skipped => self.set_state(index, ActionState::Pending),
+                _ => {}
+            }
+        }
+        Ok("it goes on from what failed".to_owned())
+    }
+
+    fn resolve(&mut self, name: &str, attempt: Option<i64>, applied: bool, output: &Bson) -> Reply {
+        let (index, action) = self
+            .record
+            .action(name)
+            .ok_or_else(|| format!("it has no action `{name}`"))?;
+        if action.state != ActionState::InDoubt
+            || attempt.is_some_and(|number| number != action.attempts)
+        {
+            return Err(format!(
+                "too late: attempt {} of `{name}` is not in doubt",
+                attempt.unwrap_or(action.attempts)
+            ));
+        }
+        if applied {
+            check_value("the output", output, self.limits.output, "output")
+                .map_err(|limit| limit.to_string())?;
+            self.set_output(index, output.clone());
+            self.set_state(index, ActionState::Completed);
+        } else if self.record.unwind.is_some() {
+            self.set_state(index, ActionState::Failed);
+        } else {
+            self.set_state(index, ActionState::Ready);
+        }
+        self.set_settle_after(index, None);
+        Ok(if applied {
+            "it took effect"
+        } else {
+            "it did not take effect"
+        }
+        .to_owned())
+    }
+
+    fn waive(&mut self, name: &str) -> Reply {
+        let (index, action) = self
+            .record
+            .action(name)
+            .ok_or_else(|| format!("it has no action `{name}`"))?;
+        match &action.undo {
+            Some(undo) if undo.state == UndoState::Failed => {
+                self.set_undo_state(index, UndoState::Waived);
+                Ok(format!("`{name}` need not be undone"))
+            }
+            _ => Err(format!("the undo of `{name}` has not failed")),
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The state machine: from a stored milestone, an event and the time to a patch. It does no I/O and knows no clock.
+
+mod attempts;
+mod commands;
+mod create;
+mod editor;
+mod invariants;
+mod propagate;
+mod report;
+mod schedule;
+mod undo;
+
+use std::time::Duration;
+
+use bson::{Bson, DateTime};
+
+pub use create::{NewMilestone, StartError};
+pub use invariants::{Violation, check};
+pub use schedule::{DueTask, due_tasks};
+
+use crate::{
+    limits::Limits,
+    patch::Patch,
+    record::{AttemptError, AttemptKind, MilestoneRecord, Phase},
+    retry::RetryPolicy,
+};
+use editor::Editor;
+
+/// Something that a worker runs: an action, to do it or to undo it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Task {
+    /// The index of the action.
+    pub action: usize,
+    /// To do it or to undo it.
+    pub phase: Phase,
+}
+
+impl Task {
+    /// To do the action at `index`.
+    #[must_use]
+    pub const fn to_do(index: usize) -> Self {
+        Self {
+            action: index,
+            phase: Phase::Do,
+        }
+    }
+
+    /// To undo the action at `index`.
+    #[must_use]
+    pub const fn to_undo(index: usize) -> Self {
+        Self {
+            action: index,
+            phase: Phase::Undo,
+        }
+    }
+}
+
+/// What happens to a milestone while a worker holds it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The worker has taken it. Attempts that run in the document are those of a worker that is no more.
+    TakenOver {
+        /// How long the old worker may still be at work on what must not run twice.
+        settle: Duration,
+    },
+    /// Attempts begin.
+    Begin {
+        /// What begins; all of it must be due.
+        tasks: Vec<Task>,
+        /// The worker.
+        worker: String,
+    },
+    /// An attempt has succeeded.
+    Succeeded {
+        /// What ran.
+        task: Task,
+        /// The number of the attempt.
+        number: i64,
+        /// What it gave.
+        output: Bson,
+    },
+    /// An attempt has failed.
+    Failed {
+        /// What ran.
+        task: Task,
+        /// The number of the attempt.
+        number: i64,
+        /// How.
+        failed: Failed,
+    },
+    /// The commands in the inbox are carried out.
+    Mail,
+    /// The worker gives the milestone back; nothing runs.
+    HandBack,
+}
+
+/// How an attempt failed, and how it is to be retried.
+#[derive(Clone, Debug)]
+pub struct Failed {
+    /// The error, for people.
+    pub error: AttemptError,
+    /// What was special about its end.
+    pub kind: Option<AttemptKind>,
+    /// Whether no retry would mend it.
+    pub fatal: bool,
+    /// The delay that the error asks for.
+    pub retry_after: Option<Duration>,
+    /// The policy of the action.
+    pub policy: RetryPolicy,
+    /// From 0 to 1, to spread retries.
+    pub jitter: f64,
+    /// How long the attempt may still take effect, if it was cut off.
+    pub settle: Duration,
+}
+
+/// An event that does not fit the milestone. The milestone is as it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransitionError {
+    /// The attempt that ended is not the one that runs.
+    #[error("attempt {number} of `{action}` does not run")]
+    NotRunning {
+        /// The action.
+        action: String,
+        /// The number of the attempt.
+        number: i64,
+    },
+    /// What should begin is not due.
+    #[error("`{action}` cannot begin now")]
+    NotDue {
+        /// The action.
+        action: String,
+    },
+    /// There is no such action.
+    #[error("the milestone has no action number {index}")]
+    NoAction {
+        /// The index.
+        index: usize,
+    },
+    /// The milestone cannot be handed back, since something runs.
+    #[error("`{action}` runs, so the milestone cannot be handed back")]
+    StillRunning {
+        /// The action.
+        action: String,
+    },
+    /// Nobody holds the milestone.
+    #[error("nobody holds the milestone")]
+    NotHeld,
+}
+
+impl TransitionError {
+    /// A stable code, for programs.
+    #[must_use]
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NotRunning { .. } => "not_running",
+            Self::NotDue { .. } => "not_due",
+            Self::NoAction { .. } => "no_action",
+            Self::StillRunning { .. } => "still_running",
+            Self::NotHeld => "not_held",
+        }
+    }
+}
+
+/// Says what an event changes.
+///
+/// # Errors
+/// [`TransitionError`] if it does not fit.
+pub fn apply(
+    record: &MilestoneRecord,
+    event: Event,
+    now: DateTime,
+    limits: &Limits,
+) -> Result<Patch, TransitionError> {
+    advance(&mut record.clone(), event, now, limits)
+}
+
+/// Carries out an event on a record in memory, and gives the patch that does the same to the stored document. `rev` stays: whoever
+/// commits the patch counts it.
+///
+/// # Errors
+/// [`TransitionError`] if the event does not fit; the record is then as it was.
+pub fn advance(
+    record: &mut MilestoneRecord,
+    event: Event,
+    now: DateTime,
+    limits: &Limits,
+) -> Result<Patch, TransitionError> {
+    if record.lease.is_none() {
+        return Err(TransitionError::NotHeld);
+    }
+    let mut editor = Editor::new(record, now, limits);
+    match event {
+        Event::TakenOver { settle } => editor.take_over(settle),
+        Event::Begin { tasks, worker } => editor.begin(&tasks, &worker)?,
+        Event::Succeeded {
+            task,
+            number,
+            output,
+        } => editor.succeed(task, number, output)?,
+        Event::Failed {
+            task,
+            number,
+            failed,
+        } => editor.fail(task, number, failed)?,
+        Event::Mail => editor.read_mail(),
+        Event::HandBack => editor.hand_back()?,
+    }
+    editor.propagate();
+    Ok(editor.finish())
+}

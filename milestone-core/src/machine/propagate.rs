@@ -1,0 +1,148 @@
+//! What follows from what has happened: whose turn it is, what is skipped, whether the milestone is undone, ended, and its state.
+
+use super::{editor::Editor, undo::unwound};
+use crate::record::{ActionKind, ActionState, MilestoneRecord, Status, Unwind};
+
+impl Editor<'_> {
+    /// Brings everything that is derived up to date. Actions stand behind those they wait for, so one pass is enough.
+    pub(super) fn propagate(&mut self) {
+        self.unwind_after_failure();
+        if self.record.unwind.is_some() {
+            self.stop_what_has_not_begun();
+        } else {
+            self.pass_the_turn();
+        }
+        let status = status_of(self.record);
+        self.set_status(status);
+        if status.is_terminal() {
+            self.set_end_date(Some(self.now));
+            if self.record.lease.is_some() {
+                self.release();
+            }
+            self.clear_due();
+        } else {
+            self.set_end_date(None);
+        }
+    }
+
+    /// A failure for good undoes what was done, if anything in the graph says how.
+    fn unwind_after_failure(&mut self) {
+        if self.record.unwind.is_some()
+            || !self
+                .record
+                .actions
+                .iter()
+                .any(|action| action.undo.is_some())
+        {
+            return;
+        }
+        if let Some(failed) = self
+            .record
+            .actions
+            .iter()
+            .find(|action| action.state == ActionState::Failed)
+        {
+            let reason = format!("`{}` failed", failed.name);
+            self.unwind(Unwind {
+                to: Status::Undone,
+                reason,
+                since: self.now,
+            });
+        }
+    }
+
+    pub(super) fn unwind(&mut self, unwind: Unwind) {
+        self.patch.set("unwind", super::editor::encode(&unwind));
+        self.record.unwind = Some(unwind);
+    }
+
+    fn stop_what_has_not_begun(&mut self) {
+        for index in 0..self.record.actions.len() {
+            let action = &self.record.actions[index];
+            match action.state {
+                ActionState::Pending | ActionState::Ready | ActionState::Backoff => {
+                    let begun = action.attempts > 0;
+                    self.set_state(
+                        index,
+                        if begun {
+                            ActionState::Failed
+                        } else {
+                            ActionState::Skipped
+                        },
+                    );
+                    self.set_at(index, None);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn pass_the_turn(&mut self) {
+        for index in 0..self.record.actions.len() {
+            let action = &self.record.actions[index];
+            if action.state != ActionState::Pending {
+                continue;
+            }
+            let before = action
+                .after
+                .iter()
+                .map(|after| self.record.actions[*after as usize].state);
+            let (mut done, mut stopped) = (true, false);
+            for state in before {
+                done &= state == ActionState::Completed;
+                stopped |= matches!(state, ActionState::Failed | ActionState::Skipped);
+            }
+            if stopped {
+                self.set_state(index, ActionState::Skipped);
+            } else if done {
+                let fork = action.kind == ActionKind::Fork;
+                self.set_state(
+                    index,
+                    if fork {
+                        ActionState::Completed
+                    } else {
+                        ActionState::Ready
+                    },
+                );
+            }
+        }
+    }
+
+    fn clear_due(&mut self) {
+        if !self.record.due.is_empty() {
+            self.record.due.clear();
+            self.patch.unset("due");
+        }
+        if self.record.next.take().is_some() {
+            self.patch.unset("next");
+        }
+    }
+}
+
+/// The state of a milestone, from its actions.
+pub(super) fn status_of(record: &MilestoneRecord) -> Status {
+    if let Some(unwind) = &record.unwind {
+        return if unwound(record) {
+            unwind.to
+        } else {
+            Status::Undoing
+        };
+    }
+    let has = |state| record.actions.iter().any(|action| action.state == state);
+    if has(ActionState::Running) || has(ActionState::Ready) {
+        return if record.begin_date.is_some() {
+            Status::Running
+        } else {
+            Status::Pending
+        };
+    }
+    if has(ActionState::Backoff) {
+        Status::Waiting
+    } else if has(ActionState::InDoubt) {
+        Status::InDoubt
+    } else if has(ActionState::Failed) {
+        Status::Failed
+    } else {
+        Status::Completed
+    }
+}

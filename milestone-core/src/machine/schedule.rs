@@ -1,0 +1,144 @@
+//! What waits to run, and from when on.
+
+use std::collections::BTreeMap;
+
+use bson::DateTime;
+
+use super::{
+    Task, TransitionError,
+    editor::{Editor, encode, encode_all},
+    undo::{blocked, can_be_undone},
+};
+use crate::record::{ActionState, DEFAULT_QUEUE, Due, MilestoneRecord, Next, Phase, UndoState};
+
+/// Something that waits to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DueTask<'r> {
+    /// What it is.
+    pub task: Task,
+    /// The method that a worker needs for it.
+    pub method: &'r str,
+    /// Its queue.
+    pub queue: &'r str,
+    /// From when on; `None` is now.
+    pub at: Option<DateTime>,
+}
+
+/// What waits to run, in the order of the graph. Nothing does while the milestone is on hold.
+#[must_use]
+pub fn due_tasks(record: &MilestoneRecord) -> Vec<DueTask<'_>> {
+    if record.hold.is_some() {
+        return Vec::new();
+    }
+    let undoing = record.unwind.is_some().then(|| blocked(record));
+    let actions = record.actions.iter().enumerate();
+    actions
+        .filter_map(|(index, action)| {
+            let queue = action.queue.as_deref().unwrap_or(DEFAULT_QUEUE);
+            if let Some(blocked) = &undoing {
+                let undo = action.undo.as_ref()?;
+                if undo.state != UndoState::None || blocked[index] || !can_be_undone(action) {
+                    return None;
+                }
+                let settled = action
+                    .settle_after
+                    .filter(|_| action.state == ActionState::InDoubt);
+                let at = undo.at.max(settled);
+                return Some(DueTask {
+                    task: Task::to_undo(index),
+                    method: &undo.method,
+                    queue,
+                    at,
+                });
+            }
+            let at = match action.state {
+                ActionState::Ready => None,
+                ActionState::Backoff => action.at,
+                _ => return None,
+            };
+            Some(DueTask {
+                task: Task::to_do(index),
+                method: action.method.as_deref()?,
+                queue,
+                at,
+            })
+        })
+        .collect()
+}
+
+/// Whether a task may begin now.
+pub(super) fn is_due(record: &MilestoneRecord, task: Task, now: DateTime) -> bool {
+    let arrived = |at: Option<DateTime>| at.is_none_or(|at| at <= now);
+    match task.phase {
+        Phase::Do if record.unwind.is_none() && record.hold.is_none() => {
+            let action = &record.actions[task.action];
+            match action.state {
+                ActionState::Ready => true,
+                ActionState::Backoff => arrived(action.at),
+                _ => false,
+            }
+        }
+        Phase::Do => false,
+        Phase::Undo => due_tasks(record)
+            .iter()
+            .any(|due| due.task == task && arrived(due.at)),
+    }
+}
+
+/// The entries of a milestone that nobody holds: what a worker must be able to do, and when it should look. One entry for each method
+/// and queue is enough, with the earliest time.
+pub(super) fn schedule(record: &MilestoneRecord, now: DateTime) -> (Vec<Due>, Option<Next>) {
+    let mut due: BTreeMap<(&str, &str), DateTime> = BTreeMap::new();
+    for task in due_tasks(record) {
+        let at = task.at.unwrap_or(now);
+        due.entry((task.queue, task.method))
+            .and_modify(|earliest| *earliest = at.min(*earliest))
+            .or_insert(at);
+    }
+    let next = due
+        .iter()
+        .min_by_key(|(_, at)| **at)
+        .map(|((queue, _), at)| Next {
+            queue: (*queue).to_owned(),
+            at: *at,
+        });
+    let due = due
+        .into_iter()
+        .map(|((queue, method), at)| Due {
+            queue: queue.to_owned(),
+            at,
+            method: method.to_owned(),
+        })
+        .collect();
+    (due, next)
+}
+
+impl Editor<'_> {
+    /// Gives up the lease. What is due is written, for whoever comes next.
+    pub(super) fn hand_back(&mut self) -> Result<(), TransitionError> {
+        let runs = self.record.actions.iter().find(|action| {
+            action.running.is_some()
+                || action
+                    .undo
+                    .as_ref()
+                    .is_some_and(|undo| undo.running.is_some())
+        });
+        if let Some(action) = runs {
+            return Err(TransitionError::StillRunning {
+                action: action.name.clone(),
+            });
+        }
+        self.release();
+        (self.record.due, self.record.next) = schedule(self.record, self.now);
+        if self.record.due.is_empty() {
+            self.patch.unset("due");
+        } else {
+            self.patch.set("due", encode_all(&self.record.due));
+        }
+        match &self.record.next {
+            Some(next) => self.patch.set("next", encode(next)),
+            None => self.patch.unset("next"),
+        }
+        Ok(())
+    }
+}
