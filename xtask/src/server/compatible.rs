@@ -76,7 +76,7 @@ async fn build(servers: &Path, home: &Path) -> Result<()> {
     let root = work.path().join("root");
     let mut install = cargo_elsewhere(work.path());
     install
-        .args(["install", CRATE, "--version", VERSION])
+        .args(["install", CRATE, "--version", VERSION, "--locked"])
         .args([
             "--ignore-rust-version",
             "--no-default-features",
@@ -87,12 +87,13 @@ async fn build(servers: &Path, home: &Path) -> Result<()> {
         .arg(&root)
         .arg("--target-dir")
         .arg(work.path().join("target"));
+    // With the folder of the result on its PATH, cargo does not advise to put it there.
+    let mut path = vec![root.join("bin")];
     if on_path("cmake").is_none() {
-        let bin = install_cmake(&work.path().join("cmake")).await?;
-        let path = env::var_os("PATH").unwrap_or_default();
-        let path = env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?;
-        install.env("PATH", path);
+        path.push(install_cmake(&work.path().join("cmake")).await?);
     }
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    install.env("PATH", env::join_paths(path)?);
     run(install).await.with_context(|| {
         format!("could not build {CRATE} (it needs a C compiler, make and cmake)")
     })?;
