@@ -88,6 +88,31 @@ impl Patch {
         self.report = ReportChange::Replace(report);
     }
 
+    /// A patch made by hand, for the tests of stores. In a program, patches come from the state machine.
+    #[doc(hidden)]
+    pub fn for_tests(
+        set: Vec<(String, Bson)>,
+        unset: Vec<String>,
+        mail: Option<i64>,
+        releases: bool,
+    ) -> Self {
+        let (set, unset) = (set.into_iter().collect(), unset.into_iter().collect());
+        Self {
+            set,
+            unset,
+            report: ReportChange::None,
+            mail,
+            releases,
+        }
+    }
+
+    /// Adds an attempt in front of the report, for the tests of stores.
+    #[doc(hidden)]
+    pub fn attempt_for_tests(mut self, attempt: Bson) -> Self {
+        self.push_attempt(attempt);
+        self
+    }
+
     /// Adds a patch that was made after this one.
     pub fn merge(&mut self, later: Self) {
         for (path, value) in later.set {

@@ -167,6 +167,18 @@ impl MilestoneRecord {
             .find(|(_, action)| action.name == name)
     }
 
+    /// The queue in which a command waits for a worker while nobody holds the milestone: that of what is due first, or else of the
+    /// first action that is not over, so that a worker comes by who serves this milestone at all.
+    #[must_use]
+    pub fn mail_queue(&self) -> &str {
+        if let Some(next) = &self.next {
+            return &next.queue;
+        }
+        let open = |action: &&ActionRecord| !matches!(action.state, ActionState::Completed | ActionState::Skipped);
+        let action = self.actions.iter().find(open).or_else(|| self.actions.first());
+        action.and_then(|action| action.queue.as_deref()).unwrap_or(DEFAULT_QUEUE)
+    }
+
     /// The indices of the last actions, those that nothing waits for.
     #[must_use]
     pub fn ends(&self) -> Vec<usize> {
