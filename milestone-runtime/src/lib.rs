@@ -3,6 +3,8 @@
 pub mod action;
 mod definition;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration};
 pub use milestone_core as core;
