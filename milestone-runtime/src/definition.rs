@@ -5,7 +5,11 @@ use std::{any::type_name, marker::PhantomData, panic::Location};
 use milestone_core::graph;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::action::{Accepts, Action, Registration};
+use crate::{
+    action::{Accepts, Action, Registration},
+    runtime::Runtime,
+    start::Start,
+};
 
 /// A graph of actions, as const data. `milestone!` and the derive write it.
 pub type Graph = graph::Graph<Registration>;
@@ -16,7 +20,13 @@ pub type Node = graph::Node<Registration>;
 /// The node of an action, under a name of its own.
 #[track_caller]
 pub const fn node<A: Action>(name: &'static str) -> Node {
-    Node { name, method: A::NAME, options: A::OPTIONS, inputs: A::INPUTS, payload: Registration::of::<A>() }
+    Node {
+        name,
+        method: A::NAME,
+        options: A::OPTIONS,
+        inputs: A::INPUTS,
+        payload: Registration::of::<A>(),
+    }
 }
 
 /// The parameters of a milestone, with the graph of actions that they are for. `#[derive(Milestone)]` implements it.
@@ -31,6 +41,16 @@ pub trait Milestone: Serialize + DeserializeOwned + Send + 'static {
     const GRAPH: &'static Graph;
     /// What the last action gives; of several last ones a tuple, in their order in the graph.
     type Output: DeserializeOwned;
+
+    /// Starts a milestone: awaited, it is stored, and will run whatever happens then. [`Start::id`] makes the start idempotent.
+    fn start(self, runtime: &Runtime) -> Start<Self::Output> {
+        runtime.start_graph(Self::TYPE, Self::GRAPH, &self)
+    }
+
+    /// Starts a milestone with an id of the caller's, which is its idempotency key, see [`Start::id`].
+    fn start_with_id(self, runtime: &Runtime, id: impl Into<String>) -> Start<Self::Output> {
+        self.start(runtime).id(id)
+    }
 }
 
 /// A milestone type as a runtime knows it.
@@ -49,7 +69,11 @@ impl TypeRegistration {
     /// The registration of a milestone type.
     #[track_caller]
     pub const fn of<M: Milestone>() -> Self {
-        Self { name: M::TYPE, graph: M::GRAPH, location: Location::caller() }
+        Self {
+            name: M::TYPE,
+            graph: M::GRAPH,
+            location: Location::caller(),
+        }
     }
 }
 
@@ -66,11 +90,15 @@ pub struct Definition<P, O> {
 impl<P, O> Definition<P, O> {
     /// A definition of that graph.
     pub const fn new(graph: &'static Graph) -> Self {
-        Self { graph, name: None, types: PhantomData }
+        Self {
+            graph,
+            name: None,
+            types: PhantomData,
+        }
     }
 
     /// Checks, and tells the compiler, what parameters an action of the graph takes.
-    pub const fn takes<A: Action + Accepts<P>>(self) -> Self {
+    pub const fn takes<A: Accepts<P>>(self) -> Self {
         self
     }
 
@@ -96,16 +124,62 @@ impl<P, O> Definition<P, O> {
 }
 
 /// Fails to compile where an action does not take the parameters of a milestone.
-pub const fn takes<A: Action + Accepts<P>, P>() {}
+pub const fn takes<A: Accepts<P>, P>() {}
 
-/// The durable name of an action that undoes another.
+/// Fails to compile where an action of a milestone takes other parameters, or an output that is not there.
 ///
 /// # Panics
-/// In the compiler, if the action is not idempotent: an undo is tried until it succeeds.
-pub const fn undo_name<A: Action>() -> &'static str {
+/// With the message that the compiler shows.
+#[track_caller]
+pub const fn check<A: Accepts<M>, M: Milestone>(index: usize) {
+    M::GRAPH.check_inputs(index);
+}
+
+/// The durable name of the action `U`, which undoes `A`.
+///
+/// # Panics
+/// In the compiler, if it is not idempotent: an undo is tried until it succeeds.
+#[track_caller]
+pub const fn undo_name<A: Action, U: Action>() -> &'static str {
     assert!(
-        matches!(A::OPTIONS.mode, milestone_core::options::Mode::Idempotent),
+        matches!(U::OPTIONS.mode, milestone_core::options::Mode::Idempotent),
         "an undo must be idempotent, since it is tried until it succeeds: mark it `#[action(idempotent)]`"
     );
-    A::NAME
+    U::NAME
+}
+
+/// A graph in place: `milestone!(debit -> credit)`, or `milestone!(<debit -> credit>)`.
+///
+/// It gives a [`Definition`](crate::Definition), which is started with the parameters. The graph is written as in `#[milestone(..)]` of
+/// the derive macro [`Milestone`](derive@crate::Milestone):
+///
+/// ```text
+/// graph := chain (";" chain)* ";"?
+/// chain := step ("->" step)*
+/// step  := [alias ":"] path | "(" chain ("," chain)* ")"
+/// ```
+///
+/// What follows a group waits for all last actions of it. Several chains share actions by name, so any graph without a cycle can be
+/// written. An action that runs twice needs an alias: `warn: notify -> close -> thank: notify`.
+///
+/// ```
+/// use milestone_runtime::prelude::*;
+///
+/// #[action]
+/// async fn weigh(Params(parcel): Params<String>) -> Result<usize, ActionError> {
+///     Ok(parcel.len())
+/// }
+///
+/// #[action]
+/// async fn stamp(Output(grams): Output<weigh>) -> Result<bool, ActionError> {
+///     Ok(grams > 0)
+/// }
+///
+/// let post = milestone!(weigh -> stamp);
+/// assert_eq!(post.graph().edges, [(0, 1)]);
+/// # let _ = post.takes::<weigh>();
+/// ```
+#[macro_export]
+macro_rules! milestone {
+    ($($graph:tt)*) => { $crate::__private::definition!($crate $($graph)*) };
 }

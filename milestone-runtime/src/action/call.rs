@@ -30,7 +30,9 @@ pub(crate) struct CallInner {
 
 impl Call {
     pub(crate) fn new(inner: CallInner) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Takes an argument out.

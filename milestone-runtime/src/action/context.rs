@@ -24,7 +24,9 @@ pub(crate) struct ContextInner {
 
 impl Context {
     pub(crate) fn new(inner: ContextInner) -> Self {
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// The milestone's id.

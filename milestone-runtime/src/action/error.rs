@@ -1,6 +1,8 @@
 //! The error of an action that wants a say in what happens next.
 
-use std::{any::type_name, backtrace::Backtrace, error::Error, fmt, panic::Location, time::Duration};
+use std::{
+    any::type_name, backtrace::Backtrace, error::Error, fmt, panic::Location, time::Duration,
+};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -34,13 +36,19 @@ impl ActionError {
     /// An error that no retry would mend: the action has failed for good.
     #[track_caller]
     pub fn fatal(error: impl Into<BoxError>) -> Self {
-        Self { fatal: true, ..Self::new(error) }
+        Self {
+            fatal: true,
+            ..Self::new(error)
+        }
     }
 
     /// An error after which the action is tried again after `delay`, such as a service's "retry after". It counts as an attempt.
     #[track_caller]
     pub fn retry_after(delay: Duration, error: impl Into<BoxError>) -> Self {
-        Self { retry_after: Some(delay), ..Self::new(error) }
+        Self {
+            retry_after: Some(delay),
+            ..Self::new(error)
+        }
     }
 
     /// Whether no retry would mend it.
@@ -109,7 +117,16 @@ macro_rules! from {
     )+};
 }
 
-from!(anyhow::Error, BoxError, String, &str, std::io::Error, mongodb::error::Error, rusqlite::Error, bson::error::Error);
+from!(
+    anyhow::Error,
+    BoxError,
+    String,
+    &str,
+    std::io::Error,
+    mongodb::error::Error,
+    rusqlite::Error,
+    bson::error::Error
+);
 
 /// Turns the error of a `Result` into an [`ActionError`], at the place where it is called.
 pub trait OrFail<T> {

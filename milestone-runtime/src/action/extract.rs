@@ -65,7 +65,9 @@ where
     const INPUT: Input = Input::MaybeOutput { method: A::NAME };
 
     fn extract(call: &Call) -> Result<Self, ActionError> {
-        call.output(A::NAME).map(|output| decode(output, A::NAME).map(Output)).transpose()
+        call.output(A::NAME)
+            .map(|output| decode(output, A::NAME).map(Output))
+            .transpose()
     }
 }
 
@@ -88,13 +90,21 @@ impl<T> Deref for State<T> {
 }
 
 impl<T: Send + Sync + 'static> Extract for State<T> {
-    const INPUT: Input = Input::State { id: TypeId::of::<T>(), name: type_name::<T> };
+    const INPUT: Input = Input::State {
+        id: TypeId::of::<T>(),
+        name: type_name::<T>,
+    };
 
     fn extract(call: &Call) -> Result<Self, ActionError> {
         call.state(TypeId::of::<T>())
             .and_then(|state| Arc::clone(state).downcast::<T>().ok())
             .map(Self)
-            .ok_or_else(|| ActionError::fatal(format!("the runtime has no state of type `{}`", type_name::<T>())))
+            .ok_or_else(|| {
+                ActionError::fatal(format!(
+                    "the runtime has no state of type `{}`",
+                    type_name::<T>()
+                ))
+            })
     }
 }
 
@@ -107,6 +117,10 @@ impl Extract for Context {
 }
 
 fn decode<T: DeserializeOwned>(value: &Bson, what: &str) -> Result<T, ActionError> {
-    bson::deserialize_from_bson(value.clone())
-        .map_err(|error| ActionError::fatal(format!("the stored {what} does not fit `{}`: {error}", type_name::<T>())))
+    bson::deserialize_from_bson(value.clone()).map_err(|error| {
+        ActionError::fatal(format!(
+            "the stored {what} does not fit `{}`: {error}",
+            type_name::<T>()
+        ))
+    })
 }

@@ -9,7 +9,9 @@ mod returned;
 use std::panic::Location;
 
 pub use call::{ActionFuture, Call};
+pub(crate) use call::{CallInner, States};
 pub use context::Context;
+pub(crate) use context::ContextInner;
 pub use error::{ActionError, OrFail};
 pub use extract::{Extract, Output, Params, State};
 pub use milestone_core::{
@@ -17,10 +19,8 @@ pub use milestone_core::{
     options::{Mode, Options},
     retry::RetryPolicy,
 };
-pub use returned::{Failure, Returned};
-pub(crate) use returned::encode;
-#[doc(hidden)]
-pub use returned::__via;
+pub use returned::{Failure, IntoFailure, Returned};
+pub(crate) use returned::{boxed_failure, encode};
 
 /// An async function that milestones run. `#[action]` implements it for an empty enum of the function's name.
 #[diagnostic::on_unimplemented(
@@ -70,7 +70,13 @@ impl Registration {
     /// The registration of an action.
     #[track_caller]
     pub const fn of<A: Action>() -> Self {
-        Self { name: A::NAME, options: A::OPTIONS, inputs: A::INPUTS, call: A::call, location: Location::caller() }
+        Self {
+            name: A::NAME,
+            options: A::OPTIONS,
+            inputs: A::INPUTS,
+            call: A::call,
+            location: Location::caller(),
+        }
     }
 }
 

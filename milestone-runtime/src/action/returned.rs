@@ -1,9 +1,11 @@
 //! What an action returns, made into what is stored.
-//!
-//! Which conversion fits an error type is found by autoref specialisation on the concrete type (an idea of David Tolnay's), since
-//! `impl for E: Error` and one for `anyhow::Error` cannot stand beside each other.
 
-use std::{any::type_name, backtrace::BacktraceStatus, error::Error, time::Duration};
+use std::{
+    any::{Any, type_name},
+    backtrace::BacktraceStatus,
+    error::Error,
+    time::Duration,
+};
 
 use bson::Bson;
 use milestone_core::record::{AttemptError, AttemptKind};
@@ -25,18 +27,72 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-/// What an action may return.
+impl From<ActionError> for Failure {
+    fn from(error: ActionError) -> Self {
+        of_action_error(&error)
+    }
+}
+
+/// What an action may return: a `Result`, or nothing.
 #[diagnostic::on_unimplemented(
-    message = "an action returns `Result<T, E>`, not `{Self}`",
-    label = "not a `Result`"
+    message = "an action returns `Result<T, E>` or nothing, not `{Self}`",
+    label = "not a `Result`",
+    note = "an action that cannot fail may return `Result<T, std::convert::Infallible>`"
 )]
 pub trait Returned {
     /// What it gives when it succeeds.
     type Output;
+
+    /// Makes it into what is stored.
+    ///
+    /// # Errors
+    /// The failure, if it is one, or if BSON cannot hold the output.
+    fn stored(self) -> Result<Bson, Failure>;
 }
 
-impl<T, E> Returned for Result<T, E> {
+impl<T: Serialize, E: IntoFailure> Returned for Result<T, E> {
     type Output = T;
+
+    fn stored(self) -> Result<Bson, Failure> {
+        match self {
+            Ok(output) => encode(&output),
+            Err(error) => Err(error.into_failure()),
+        }
+    }
+}
+
+/// An action without a return type succeeds with null.
+impl Returned for () {
+    type Output = ();
+
+    fn stored(self) -> Result<Bson, Failure> {
+        Ok(Bson::Null)
+    }
+}
+
+/// An error that an action may return: `anyhow::Error`, [`ActionError`], a string, and any other error that can be sent to another
+/// thread.
+///
+/// One implementation does for all of them: `anyhow::Error` converts into a boxed error as well, and is found by its type before its
+/// backtrace is lost.
+#[diagnostic::on_unimplemented(
+    message = "the error of an action cannot be `{Self}`",
+    label = "not an error that an action may return",
+    note = "it may be any `std::error::Error + Send + Sync`, `anyhow::Error`, `ActionError` or `String`"
+)]
+pub trait IntoFailure {
+    /// Makes it into what is stored.
+    fn into_failure(self) -> Failure;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFailure for E {
+    fn into_failure(self) -> Failure {
+        match (&self as &dyn Any).downcast_ref::<anyhow::Error>() {
+            Some(error) => of_anyhow(error),
+            None => boxed_failure(self),
+        }
+    }
 }
 
 /// Makes an output into what is stored.
@@ -56,97 +112,13 @@ pub(crate) fn encode<T: Serialize>(output: &T) -> Result<Bson, Failure> {
     })
 }
 
-/// What `__returned!` calls; public for generated code only.
-#[doc(hidden)]
-pub mod __via {
-    use super::{ActionError, Bson, Error, Failure, Serialize, type_name};
-
-    pub struct Slot<E>(Option<E>);
-
-    impl<E> Slot<E> {
-        pub fn new(error: E) -> Self {
-            Self(Some(error))
-        }
-
-        fn take(&mut self) -> E {
-            self.0.take().expect("a slot is emptied once")
-        }
+/// The failure of a dynamically registered action.
+pub(crate) fn boxed_failure<E: Into<Box<dyn Error + Send + Sync>>>(error: E) -> Failure {
+    let error = error.into();
+    match error.downcast_ref::<ActionError>() {
+        Some(error) => of_action_error(error),
+        None => of_error(&*error, type_name::<E>()),
     }
-
-    pub fn ok<T: Serialize>(output: &T) -> Result<Bson, Failure> {
-        super::encode(output)
-    }
-
-    /// For `async fn` without a return type: it cannot fail.
-    pub fn unit(unit: ()) -> Result<(), std::convert::Infallible> {
-        Ok(unit)
-    }
-
-    pub trait ViaAction {
-        fn failure(&mut self) -> Failure;
-    }
-    impl ViaAction for &mut &mut &mut Slot<ActionError> {
-        fn failure(&mut self) -> Failure {
-            super::of_action_error(&self.take())
-        }
-    }
-
-    pub trait ViaAnyhow {
-        fn failure(&mut self) -> Failure;
-    }
-    impl ViaAnyhow for &mut &mut Slot<anyhow::Error> {
-        fn failure(&mut self) -> Failure {
-            super::of_anyhow(&self.take())
-        }
-    }
-
-    pub trait ViaError {
-        fn failure(&mut self) -> Failure;
-    }
-    impl<E: Error + 'static> ViaError for &mut Slot<E> {
-        fn failure(&mut self) -> Failure {
-            super::of_error(&self.take(), type_name::<E>())
-        }
-    }
-
-    #[diagnostic::on_unimplemented(
-        message = "the error of an action cannot be `{Self}`",
-        note = "it may be any `std::error::Error`, `anyhow::Error`, `ActionError`, or what converts into a boxed error, such as `String`"
-    )]
-    pub trait IntoBoxed {
-        fn into_boxed(self) -> Box<dyn Error + Send + Sync>;
-    }
-    impl<E: Into<Box<dyn Error + Send + Sync>>> IntoBoxed for E {
-        fn into_boxed(self) -> Box<dyn Error + Send + Sync> {
-            self.into()
-        }
-    }
-
-    pub trait ViaBoxed {
-        fn failure(&mut self) -> Failure;
-    }
-    impl<E: IntoBoxed> ViaBoxed for Slot<E> {
-        fn failure(&mut self) -> Failure {
-            let error = self.take().into_boxed();
-            super::of_error(&*error, type_name::<E>())
-        }
-    }
-}
-
-/// Makes what an action returned into what is stored.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __returned {
-    ($result:expr) => {
-        match $result {
-            Ok(output) => $crate::__private::via::ok(&output),
-            Err(error) => {
-                #[allow(unused_imports)]
-                use $crate::__private::via::{Slot, ViaAction as _, ViaAnyhow as _, ViaBoxed as _, ViaError as _};
-                Err((&mut &mut &mut &mut Slot::new(error)).failure())
-            }
-        }
-    };
 }
 
 fn of_action_error(error: &ActionError) -> Failure {
@@ -157,7 +129,8 @@ fn of_action_error(error: &ActionError) -> Failure {
 
 fn of_anyhow(error: &anyhow::Error) -> Failure {
     let mut failure = of_error(error.as_ref(), "anyhow::Error");
-    if failure.error.backtrace.is_none() && error.backtrace().status() == BacktraceStatus::Captured {
+    if failure.error.backtrace.is_none() && error.backtrace().status() == BacktraceStatus::Captured
+    {
         failure.error.backtrace = Some(error.backtrace().to_string());
     }
     failure
@@ -165,7 +138,11 @@ fn of_anyhow(error: &anyhow::Error) -> Failure {
 
 fn of_error(error: &(dyn Error + 'static), kind: &str) -> Failure {
     let mut failure = Failure {
-        error: AttemptError { kind: kind.to_owned(), message: error.to_string(), ..AttemptError::default() },
+        error: AttemptError {
+            kind: kind.to_owned(),
+            message: error.to_string(),
+            ..AttemptError::default()
+        },
         ..Failure::default()
     };
     let mut next = Some(error);

@@ -1,0 +1,280 @@
+//! Builds a runtime, and finds every mistake that can be found before anything runs.
+
+use std::{
+    any::{Any, TypeId},
+    sync::Arc,
+    time::Duration,
+};
+
+use milestone_core::{graph::Input, limits::Limits};
+use tokio::sync::mpsc;
+
+use crate::{
+    action::{Registration, States},
+    config::Config,
+    definition::TypeRegistration,
+    engine::{Engine, Shared, body::install_panic_hook, clock::Clock, message::Message},
+    error::Error,
+    executor::Executor,
+    ids::worker_id,
+    registry::{Method, Registry},
+    runtime::{Inner, Runtime},
+    store::{Store, WorkerInfo},
+    uri,
+};
+
+/// Builds a [`Runtime`].
+#[must_use = "a runtime is made by `.build().await`"]
+pub struct RuntimeBuilder {
+    uri: String,
+    store: Option<Arc<dyn Store>>,
+    collection: String,
+    config: Config,
+    states: States,
+    actions: Option<Vec<String>>,
+    methods: Vec<Method>,
+}
+
+/// How often a worker tells that it lives. It is for people only, so it is seldom.
+const HEARTBEAT: Duration = Duration::from_secs(60);
+
+impl RuntimeBuilder {
+    pub(crate) fn new(uri: String) -> Self {
+        Self {
+            uri,
+            store: None,
+            collection: "_milestones_".to_owned(),
+            config: Config::new(),
+            states: States::default(),
+            actions: None,
+            methods: Vec::new(),
+        }
+    }
+
+    /// Uses a store of one's own instead of the one that the URI means.
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
+    /// The name of the worker, for people. Default: host and process. Its identity adds something new at each start.
+    pub fn worker_name(mut self, name: impl Into<String>) -> Self {
+        self.config.name = name.into();
+        self
+    }
+
+    /// The collection of the milestones. Default `_milestones_`.
+    pub fn collection(mut self, name: impl Into<String>) -> Self {
+        self.collection = name.into();
+        self
+    }
+
+    /// How long a worker may be silent before others take over what it holds; it renews at a third of that. Default 10 s, at least 100 ms.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.config.lease = lease;
+        self
+    }
+
+    /// How often to look for work at the least, where no hint comes. Default 1 s.
+    pub fn poll(mut self, poll: Duration) -> Self {
+        self.config.poll = poll;
+        self
+    }
+
+    /// How many actions run at once. Default 100.
+    pub fn concurrency(mut self, places: usize) -> Self {
+        self.config.concurrency = places;
+        self
+    }
+
+    /// How long actions may go on after a shutdown has begun. Default 30 s.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.config.grace = grace;
+        self
+    }
+
+    /// How long the attempt of a plain action may still take effect after its worker was lost: nothing is undone before. Default 30 s.
+    pub fn settle(mut self, settle: Duration) -> Self {
+        self.config.settle = settle;
+        self
+    }
+
+    /// How long a start keeps trying while the database is away. Default 30 s.
+    pub fn start_timeout(mut self, timeout: Duration) -> Self {
+        self.config.start_timeout = timeout;
+        self
+    }
+
+    /// How large things may become.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.limits = limits;
+        self
+    }
+
+    /// A value that actions take as `State<T>`: a database handle, a client, settings. One of each type.
+    pub fn state<T: Any + Send + Sync>(mut self, state: T) -> Self {
+        self.states.insert(TypeId::of::<T>(), Arc::new(state));
+        self
+    }
+
+    /// Runs only these actions, by their durable names. Default: all of the binary.
+    pub fn actions<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.actions = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Registers an action that is made at run time.
+    pub fn register(mut self, method: Method) -> Self {
+        self.methods.push(method);
+        self
+    }
+
+    /// Runs nothing: milestones are started and read only, and no `State` is owed.
+    pub fn client(mut self) -> Self {
+        self.config.client = true;
+        self
+    }
+
+    /// Connects, checks everything that can be checked, and makes what the database lacks. Nothing runs before [`Runtime::spawn`] or
+    /// [`Runtime::run_once`].
+    ///
+    /// # Errors
+    /// Two actions of one name, a missing `State`, a setting out of its bounds, a URI that means no store, a database that cannot be
+    /// reached (within the URI's own timeout) or used.
+    pub async fn build(self) -> Result<Runtime, Error> {
+        self.config.check()?;
+        let registry = self.registry()?;
+        if !self.config.client {
+            check_states(&registry, &self.states)?;
+        }
+        let application = tokio::runtime::Handle::try_current().map_err(|_| Error::NoExecutor)?;
+        let executor = Arc::new(Executor::new().map_err(|error| {
+            Error::Store(crate::store::StoreError::Other(format!(
+                "the threads for the database cannot be started: {error}"
+            )))
+        })?);
+        let (uri, collection, given) = (self.uri, self.collection, self.store);
+        let opening = async move {
+            let store = match given {
+                Some(store) => store,
+                None => uri::store(&uri, &collection).await?,
+            };
+            let info = store.open().await?;
+            Ok::<_, crate::store::StoreError>((store, info))
+        };
+        let (store, info) = executor.run(opening).await??;
+        install_panic_hook();
+        let worker = worker_id(&self.config.name);
+        let methods = registry.names();
+        if self.config.client {
+            tracing::info!(%worker, server = %info.description, "a client is ready; it runs nothing");
+        } else {
+            tracing::info!(%worker, server = %info.description, actions = %methods.join(", "), "a worker is ready");
+        }
+        let shared = Arc::new(Shared {
+            clock: Clock::new(info.now),
+            worker,
+            store,
+            registry,
+            states: Arc::new(self.states),
+            application,
+            knows_the_dead: info.knows_the_dead,
+            missed_claims: std::sync::atomic::AtomicU64::new(0),
+            config: self.config,
+        });
+        let (tell, inbox) = mpsc::unbounded_channel();
+        executor
+            .handle()
+            .spawn(Engine::new(Arc::clone(&shared), tell.clone(), inbox).run());
+        executor
+            .handle()
+            .spawn(hints(Arc::clone(&shared), tell.clone()));
+        if !shared.config.client {
+            executor
+                .handle()
+                .spawn(heartbeats(Arc::clone(&shared), tell.clone()));
+        }
+        Ok(Runtime::new(Inner {
+            shared,
+            tell,
+            executor,
+            server: info.description,
+        }))
+    }
+
+    fn registry(&self) -> Result<Registry, Error> {
+        let graphs = inventory::iter::<TypeRegistration>()
+            .flat_map(|kind| kind.graph.nodes.iter().map(|node| &node.payload));
+        let registry = Registry::of_binary(inventory::iter::<Registration>(), graphs)?;
+        if let Some(names) = &self.actions {
+            let known = registry.names().join(", ");
+            if let Some(name) = registry.retain(names).into_iter().next() {
+                return Err(Error::UnknownAction { name, known });
+            }
+        }
+        registry.register(self.methods.clone())?;
+        Ok(registry)
+    }
+}
+
+fn check_states(registry: &Registry, states: &States) -> Result<(), Error> {
+    for method in registry.methods() {
+        for input in method.inputs {
+            if let Input::State { id, name } = input
+                && !states.contains_key(id)
+            {
+                return Err(Error::MissingState {
+                    action: method.name.clone(),
+                    state: name(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Passes the store's hints on, as long as the engine lives. Where there are none, or they end, the poll finds everything.
+async fn hints(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Message>) {
+    use futures_util::StreamExt as _;
+    const AGAIN: Duration = Duration::from_secs(10);
+    loop {
+        match shared.store.changes().await {
+            Ok(Some(mut hints)) => {
+                while hints.next().await.is_some() {
+                    if tell.send(Message::Hint).is_err() {
+                        return;
+                    }
+                }
+            }
+            Ok(None) => return,
+            Err(error) => tracing::debug!(%error, "there are no hints now; polling finds the work"),
+        }
+        tokio::time::sleep(AGAIN).await;
+        if tell.is_closed() {
+            return;
+        }
+    }
+}
+
+async fn heartbeats(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Message>) {
+    let since = shared.clock.now();
+    while !tell.is_closed() {
+        let mut queues: Vec<String> = shared.registry.queues().into_iter().collect();
+        queues.push(milestone_core::record::DEFAULT_QUEUE.to_owned());
+        queues.sort();
+        queues.dedup();
+        let worker = WorkerInfo {
+            id: shared.worker.clone(),
+            name: shared.config.name.clone(),
+            methods: shared.registry.names(),
+            queues,
+            since,
+            seen_at: shared.clock.now(),
+            next_at: shared.clock.in_future(HEARTBEAT),
+        };
+        if let Err(error) = shared.store.heartbeat(worker).await {
+            tracing::debug!(%error, "the worker cannot tell that it lives");
+        }
+        tokio::time::sleep(HEARTBEAT).await;
+    }
+}

@@ -1,0 +1,91 @@
+//! The settings of a runtime, with their defaults.
+
+use std::time::Duration;
+
+use milestone_core::limits::Limits;
+
+use crate::error::Error;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) name: String,
+    pub(crate) lease: Duration,
+    pub(crate) poll: Duration,
+    pub(crate) concurrency: usize,
+    pub(crate) grace: Duration,
+    pub(crate) settle: Duration,
+    pub(crate) start_timeout: Duration,
+    pub(crate) limits: Limits,
+    /// Nothing runs here: milestones are started and read only.
+    pub(crate) client: bool,
+}
+
+impl Config {
+    pub(crate) fn new() -> Self {
+        Self {
+            name: default_name(),
+            lease: Duration::from_secs(10),
+            poll: Duration::from_secs(1),
+            concurrency: 100,
+            grace: Duration::from_secs(30),
+            settle: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(30),
+            limits: Limits::new(),
+            client: false,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let setting = |setting, value: String, accepted| {
+            Err(Error::Setting {
+                setting,
+                value,
+                accepted,
+            })
+        };
+        if self.lease < Duration::from_millis(100) || self.lease > Duration::from_secs(24 * 3600) {
+            return setting(
+                "lease",
+                format!("{:?}", self.lease),
+                "a lease is from 100 ms to 24 h; the default is 10 s",
+            );
+        }
+        if self.poll < Duration::from_millis(1) || self.poll > Duration::from_secs(3600) {
+            return setting(
+                "poll",
+                format!("{:?}", self.poll),
+                "a poll period is from 1 ms to 1 h; the default is 1 s",
+            );
+        }
+        if self.concurrency == 0 || self.concurrency > 100_000 {
+            return setting(
+                "concurrency",
+                self.concurrency.to_string(),
+                "from 1 to 100,000 actions at once; the default is 100",
+            );
+        }
+        if self.name.is_empty() || self.name.len() > 256 {
+            return setting(
+                "worker name",
+                format!("`{}`", self.name),
+                "a name has from 1 to 256 bytes",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Host and process, so that people find it.
+fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .or_else(|| {
+            std::env::var("HOSTNAME")
+                .or_else(|_| std::env::var("COMPUTERNAME"))
+                .ok()
+        })
+        .unwrap_or_else(|| "worker".to_owned());
+    format!("{host}-{}", std::process::id())
+}

@@ -1,0 +1,158 @@
+//! The body of an action: run on the application's executor, with panics caught and its end always told.
+
+use std::{
+    backtrace::Backtrace,
+    cell::RefCell,
+    panic::{self, AssertUnwindSafe, PanicHookInfo},
+    pin::Pin,
+    sync::{Arc, Once},
+    task::{Context as TaskContext, Poll},
+};
+
+use bson::Bson;
+use milestone_core::record::{AttemptError, AttemptKind};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::message::Message;
+use crate::{
+    action::{ActionFuture, Call, Failure},
+    registry::Function,
+};
+
+thread_local! {
+    /// Set while a body is polled on this thread: where its panic is noted.
+    static PANIC: RefCell<Option<Option<Noted>>> = const { RefCell::new(None) };
+}
+
+/// What the hook has seen of a panic.
+struct Noted {
+    location: Option<String>,
+    backtrace: String,
+}
+
+/// Notes the place and the stack of panics in bodies, and leaves everything else to the hook that was there before.
+pub(crate) fn install_panic_hook() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
+            PANIC.with_borrow_mut(|slot| {
+                if let Some(noted) = slot {
+                    *noted = Some(Noted {
+                        location: info.location().map(ToString::to_string),
+                        backtrace: Backtrace::force_capture().to_string(),
+                    });
+                }
+            });
+            before(info);
+        }));
+    });
+}
+
+/// Runs a body and tells the engine of its end, also if the task is aborted or its executor shuts down.
+pub(crate) async fn run(
+    serial: u64,
+    function: Function,
+    call: Call,
+    tell: UnboundedSender<Message>,
+) {
+    let mut guard = Guard {
+        serial,
+        tell,
+        result: None,
+    };
+    guard.result = Some(
+        Caught {
+            function: Some((function, call)),
+            future: None,
+        }
+        .await,
+    );
+}
+
+struct Guard {
+    serial: u64,
+    tell: UnboundedSender<Message>,
+    result: Option<Result<Bson, Failure>>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or_else(|| Err(cut_off()));
+        // Without a receiver the runtime is gone, and with it whoever wants to know.
+        let _ = self.tell.send(Message::Ended {
+            serial: self.serial,
+            result,
+        });
+    }
+}
+
+/// An attempt that was dropped in its middle.
+fn cut_off() -> Failure {
+    Failure {
+        error: AttemptError {
+            kind: "Cancelled".to_owned(),
+            message: "the attempt was cut off before it ended".to_owned(),
+            ..AttemptError::default()
+        },
+        kind: Some(AttemptKind::Cancelled),
+        fatal: false,
+        retry_after: None,
+    }
+}
+
+/// Polls a body with panics caught.
+struct Caught {
+    function: Option<(Function, Call)>,
+    future: Option<ActionFuture>,
+}
+
+impl Future for Caught {
+    type Output = Result<Bson, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        PANIC.set(Some(None));
+        let polled = panic::catch_unwind(AssertUnwindSafe(|| {
+            let this = &mut *self;
+            if let Some((function, call)) = this.function.take() {
+                this.future = Some(function(call));
+            }
+            match &mut this.future {
+                Some(future) => future.as_mut().poll(context),
+                None => Poll::Pending,
+            }
+        }));
+        let noted = PANIC.take().flatten();
+        match polled {
+            Ok(poll) => poll,
+            Err(payload) => {
+                self.future = None;
+                let message = payload
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_owned())
+                    .or_else(|| payload.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "a panic with a value that is no text".to_owned());
+                let (location, backtrace) = noted.map_or((None, None), |noted| {
+                    (noted.location, Some(noted.backtrace))
+                });
+                Poll::Ready(Err(Failure {
+                    error: AttemptError {
+                        kind: "panic".to_owned(),
+                        message,
+                        chain: Vec::new(),
+                        backtrace,
+                        location,
+                    },
+                    kind: Some(AttemptKind::Panic),
+                    fatal: false,
+                    retry_after: None,
+                }))
+            }
+        }
+    }
+}
+
+/// The function of an action, as a registry holds it.
+pub(crate) fn plain(call: fn(Call) -> ActionFuture) -> Function {
+    Arc::new(call)
+}

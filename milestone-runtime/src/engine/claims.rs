@@ -1,0 +1,198 @@
+//! Looking for work: never more than there are free places, quick after work, slow when idle.
+
+use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+
+use bson::DateTime;
+use milestone_core::{machine::Event, record::DEFAULT_QUEUE};
+use tokio::time::Instant;
+
+use super::{Engine, held::Held, message::Message};
+use crate::{
+    ids::random_token,
+    store::{ClaimRequest, Claimed, StoreError},
+};
+
+/// The shortest time between two looks that a hint causes, while milestones are held: the worker's own writes cause hints too.
+const HINT_EVERY: Duration = Duration::from_millis(20);
+
+/// How many wake-up times are remembered; the poll finds what is forgotten.
+const WAKES: usize = 1024;
+
+impl Engine {
+    /// Whether this worker looks for work at all now.
+    pub(super) fn wants_claim(&self) -> bool {
+        if self.stopping.is_some() || self.closed || self.shared.config.client {
+            return false;
+        }
+        self.serving || self.passes.front().is_some_and(|pass| !pass.exhausted)
+    }
+
+    pub(super) fn claim_at(&self) -> Instant {
+        if self.passes.front().is_some_and(|pass| !pass.exhausted) && !self.outage {
+            return Instant::now();
+        }
+        let mut at = self.poll_at;
+        if let Some(wake) = self.wakes.first() {
+            at = at.min(*wake);
+        }
+        if self.hinted && !self.outage {
+            let gap = if self.held.is_empty() {
+                Duration::ZERO
+            } else {
+                HINT_EVERY
+            };
+            at = at.min(self.last_claim + gap);
+        }
+        at
+    }
+
+    pub(super) fn send_claim(&mut self) {
+        // Whoever waits for a place comes first.
+        let free = self.places.free().saturating_sub(self.queue.len());
+        if self.claim_in_flight
+            || free == 0
+            || !self.wants_claim()
+            || Instant::now() < self.claim_at()
+        {
+            return;
+        }
+        let now = self.now();
+        let pass = self.passes.front().filter(|pass| !pass.exhausted);
+        let config = &self.shared.config;
+        let expired = self
+            .takes_expired_from
+            .is_none_or(|from| from <= Instant::now());
+        // The margin is for the time that a renewal of the owner may be on its way.
+        let margin = if self.shared.knows_the_dead {
+            Duration::ZERO
+        } else {
+            config.lease / 20
+        };
+        let mut queues: Vec<String> = self.shared.registry.queues().into_iter().collect();
+        if !queues.iter().any(|queue| queue == DEFAULT_QUEUE) {
+            queues.push(DEFAULT_QUEUE.to_owned());
+        }
+        let request = ClaimRequest {
+            owner: self.shared.worker.clone(),
+            token: random_token(),
+            limit: free,
+            now: pass.map_or(now, |pass| pass.cutoff),
+            until: self.shared.clock.in_future(config.lease),
+            queues,
+            methods: self.shared.registry.names(),
+            expired_before: expired.then(|| before(now, margin)),
+            except: self.unreadable.iter().cloned().collect(),
+        };
+        let for_pass = pass.is_some();
+        self.claim_in_flight = true;
+        self.hinted = false;
+        self.last_claim = Instant::now();
+        let now = Instant::now();
+        while self.wakes.first().is_some_and(|wake| *wake <= now) {
+            self.wakes.pop_first();
+        }
+        let store = Arc::clone(&self.shared.store);
+        self.call(async move { store.claim(request).await }, move |result| {
+            Message::Claimed { for_pass, result }
+        });
+    }
+
+    pub(super) fn claimed(&mut self, for_pass: bool, result: Result<Claimed, StoreError>) {
+        self.claim_in_flight = false;
+        let claimed = match result {
+            Ok(claimed) => claimed,
+            Err(error) => {
+                let wait = self.failed_call("a claim", &error);
+                self.poll_at = Instant::now() + wait;
+                return;
+            }
+        };
+        self.successful_call();
+        for (id, unreadable) in claimed.unreadable {
+            tracing::error!(milestone = %id, error = %unreadable, "a milestone is left alone");
+            self.unreadable.insert(id);
+        }
+        self.shared
+            .missed_claims
+            .fetch_add(claimed.missed as u64, Ordering::Relaxed);
+        let found = !claimed.records.is_empty();
+        if !found
+            && claimed.missed == 0
+            && for_pass
+            && let Some(pass) = self.passes.front_mut()
+        {
+            pass.exhausted = true;
+        }
+        let poll = self.shared.config.poll;
+        self.idle_wait = if found || claimed.missed > 0 {
+            Duration::ZERO
+        } else {
+            (self.idle_wait * 2).clamp(poll / 8, poll)
+        };
+        self.poll_at = Instant::now() + self.idle_wait.mul_f64(0.9 + fastrand::f64() / 10.0);
+        for record in claimed.records {
+            let id = record.id.clone();
+            let Some(held) = Held::new(record) else {
+                continue;
+            };
+            if for_pass && let Some(pass) = self.passes.front_mut() {
+                pass.take(id.clone());
+            }
+            if let Some(old) = self.held.remove(&id) {
+                // This worker's own lease had ended: what it still has of it is void.
+                self.held.insert(id.clone(), old);
+                self.lost(&id);
+            }
+            self.take(held);
+        }
+    }
+
+    /// Goes to work on a milestone that was just taken.
+    fn take(&mut self, mut held: Held) {
+        let id = held.id().clone();
+        let now = self.now();
+        let limits = self.shared.config.limits;
+        let mut events = Vec::new();
+        let runs = held.record.actions.iter().any(|action| {
+            action.running.is_some()
+                || action
+                    .undo
+                    .as_ref()
+                    .is_some_and(|undo| undo.running.is_some())
+        });
+        if runs {
+            events.push(Event::TakenOver {
+                settle: self.shared.config.settle,
+            });
+        }
+        if !held.record.inbox.is_empty() {
+            events.push(Event::Mail);
+        }
+        for event in events {
+            if let Err(error) = held.plan(event, now, &limits) {
+                tracing::warn!(milestone = %id, %error, "a milestone that was taken over makes no sense");
+            }
+        }
+        self.held.insert(id.clone(), held);
+        self.plan(&id);
+    }
+
+    /// Something may be due, or may have ended.
+    pub(super) fn hint(&mut self) {
+        self.hinted = true;
+        self.watch_at = Instant::now();
+    }
+
+    /// Something that was handed back is due then.
+    pub(super) fn wake_at(&mut self, at: DateTime) {
+        if self.wakes.len() < WAKES {
+            // A millisecond later, since times are stored in whole ones.
+            self.wakes
+                .insert(self.shared.clock.instant_of(at) + Duration::from_millis(1));
+        }
+    }
+}
+
+fn before(now: DateTime, by: Duration) -> DateTime {
+    DateTime::from_millis(now.timestamp_millis() - i64::try_from(by.as_millis()).unwrap_or(0))
+}

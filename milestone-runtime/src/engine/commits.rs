@@ -1,0 +1,384 @@
+//! Patches on their way. While a command is on the wire the next batch collects; a lone patch waits for nothing. A patch whose fate is
+//! unknown is sent again, the same to the byte, before anything else of its milestone.
+
+use std::{sync::Arc, time::Duration};
+
+use milestone_core::{
+    machine::Event,
+    record::{AttemptError, AttemptKind, MilestoneId, MilestoneRecord},
+};
+
+use super::{
+    Engine,
+    held::{Change, Held},
+    message::Message,
+    method_of,
+};
+use crate::store::{Committed, StoreError};
+
+/// How many commands with patches are on the wire at once.
+const COMMANDS: usize = 2;
+
+/// How many patches one command holds at the most.
+const BATCH: usize = 1000;
+
+impl Engine {
+    pub(super) fn send_commits(&mut self) {
+        while self.commits < COMMANDS && !self.dirty.is_empty() {
+            let mut batch = Vec::new();
+            let mut ids = Vec::new();
+            while batch.len() < BATCH {
+                let Some(id) = self.dirty.pop_front() else {
+                    break;
+                };
+                let Some(held) = self.held.get_mut(&id) else {
+                    continue;
+                };
+                held.dirty = false;
+                if let Some(commit) = held.take_commit() {
+                    batch.push(commit);
+                    ids.push(id);
+                }
+            }
+            if batch.is_empty() {
+                return;
+            }
+            self.commits += 1;
+            let store = Arc::clone(&self.shared.store);
+            self.call(async move { store.commit(batch).await }, |result| {
+                Message::Committed { ids, result }
+            });
+        }
+    }
+
+    pub(super) fn committed(
+        &mut self,
+        ids: Vec<MilestoneId>,
+        result: Result<Vec<Committed>, StoreError>,
+    ) {
+        self.commits -= 1;
+        match result {
+            Ok(results) => {
+                for (id, result) in ids.iter().zip(results) {
+                    self.settle(id, result);
+                }
+            }
+            Err(error) => {
+                let error = Arc::new(error);
+                for id in &ids {
+                    self.settle(id, Committed::Unknown(Arc::clone(&error)));
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, id: &MilestoneId, result: Committed) {
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        match result {
+            Committed::Done => {
+                self.successful_call();
+                self.done(id);
+            }
+            Committed::Lost => self.lost(id),
+            Committed::Mail(record) => {
+                let flying = std::mem::take(&mut held.flying);
+                let pending = std::mem::take(&mut held.pending);
+                self.plan_anew(id, *record, vec![flying, pending], false);
+            }
+            Committed::Unknown(error) => {
+                held.unknown = held.unknown.saturating_add(1);
+                let wait = self.failed_call("a commit", &error);
+                self.later(wait, Message::CommitAgain { id: id.clone() });
+            }
+            Committed::Refused(error) => {
+                tracing::error!(milestone = %id, %error, "the database refuses a change; its parts are sent one by one");
+                self.fetch(id, true);
+            }
+        }
+    }
+
+    /// The same commit again, byte for byte.
+    pub(super) fn commit_again(&mut self, id: &MilestoneId) {
+        let Some(held) = self.held.get(id) else {
+            return;
+        };
+        let Some(commit) = held.in_flight.clone() else {
+            return;
+        };
+        self.commits += 1;
+        let store = Arc::clone(&self.shared.store);
+        let ids = vec![id.clone()];
+        self.call(async move { store.commit(vec![commit]).await }, |result| {
+            Message::Committed { ids, result }
+        });
+    }
+
+    fn done(&mut self, id: &MilestoneId) {
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        let Some(commit) = held.in_flight.take() else {
+            return;
+        };
+        held.rev = commit.rev + 1;
+        held.record.rev = held.rev;
+        held.unknown = 0;
+        let begins = std::mem::take(&mut held.flying).begins;
+        if commit.patch.releases() {
+            self.released(id);
+            return;
+        }
+        self.start_bodies(id, begins);
+        self.next_replay(id);
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if !held.pending.patch.is_empty() && !held.dirty {
+            held.dirty = true;
+            self.dirty.push_back(id.clone());
+        }
+    }
+
+    /// The milestone was handed back, or has ended.
+    fn released(&mut self, id: &MilestoneId) {
+        let Some(held) = self.held.remove(id) else {
+            return;
+        };
+        if let Some(next) = &held.record.next
+            && held
+                .record
+                .due
+                .iter()
+                .any(|due| self.shared.registry.has(&due.method))
+        {
+            self.wake_at(next.at);
+        }
+        self.leave(held);
+    }
+
+    /// The lease is another's, or the milestone is gone: its actions are cancelled, and their results do not count.
+    pub(super) fn lost(&mut self, id: &MilestoneId) {
+        let Some(held) = self.held.remove(id) else {
+            return;
+        };
+        tracing::warn!(milestone = %id, kind = held.record.kind, worker = %self.shared.worker, "the lease is lost; its actions are cancelled");
+        for serial in held.bodies.values() {
+            self.give_up(*serial);
+        }
+        self.release_begins(&held, &held.flying);
+        self.release_begins(&held, &held.pending);
+        for (task, _) in &held.waiting {
+            self.places.release(&method_of(&held, *task));
+        }
+        self.leave(held);
+    }
+
+    fn release_begins(&mut self, held: &Held, change: &Change) {
+        for (task, _) in &change.begins {
+            self.places.release(&method_of(held, *task));
+        }
+    }
+
+    /// Begins again from the document as it is in the database, with what has happened since: commands first, so that they are heeded.
+    fn plan_anew(
+        &mut self,
+        id: &MilestoneId,
+        record: MilestoneRecord,
+        changes: Vec<Change>,
+        careful: bool,
+    ) {
+        let Some(mut held) = self.held.remove(id) else {
+            return;
+        };
+        for change in &changes {
+            self.release_begins(&held, change);
+        }
+        let events = changes
+            .into_iter()
+            .flat_map(|change| change.events)
+            .filter(|event| !matches!(event, Event::Begin { .. } | Event::HandBack | Event::Mail));
+        let events: Vec<Event> = events.collect();
+        held.in_flight = None;
+        held.rev = record.rev;
+        let parameters = Arc::clone(&held.parameters);
+        held.record = MilestoneRecord {
+            parameters: bson::Bson::Null,
+            ..record
+        };
+        held.parameters = parameters;
+        held.careful = careful;
+        let now = self.now();
+        let limits = self.shared.config.limits;
+        if !held.record.inbox.is_empty()
+            && let Err(error) = held.plan(Event::Mail, now, &limits)
+        {
+            tracing::warn!(milestone = %id, %error, "commands cannot be carried out");
+        }
+        if careful {
+            held.replay = events.into_iter().rev().collect();
+        } else {
+            for event in events {
+                if let Err(error) = held.plan(event, now, &limits) {
+                    tracing::warn!(milestone = %id, %error, "an attempt's end no longer fits the milestone");
+                }
+            }
+        }
+        self.held.insert(id.clone(), held);
+        self.next_replay(id);
+        self.plan(id);
+    }
+
+    /// After a refusal: one event, one commit.
+    fn next_replay(&mut self, id: &MilestoneId) {
+        let now = self.now();
+        let limits = self.shared.config.limits;
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if !held.careful || held.in_flight.is_some() || !held.pending.patch.is_empty() {
+            return;
+        }
+        match held.replay.pop() {
+            Some(event) => {
+                if let Err(error) = held.plan(event, now, &limits) {
+                    tracing::warn!(milestone = %id, %error, "an attempt's end no longer fits the milestone");
+                }
+            }
+            None => held.careful = false,
+        }
+        self.plan(id);
+    }
+
+    /// Reads a milestone, for its mail or to plan it anew.
+    pub(super) fn fetch(&mut self, id: &MilestoneId, anew: bool) {
+        let store = Arc::clone(&self.shared.store);
+        let wanted = id.clone();
+        let id = id.clone();
+        let read = async move {
+            match store.get(vec![wanted]).await?.pop() {
+                Some(Ok(record)) => Ok(Some(record)),
+                Some(Err(unreadable)) => Err(StoreError::Other(unreadable.to_string())),
+                None => Ok(None),
+            }
+        };
+        self.call(read, move |result| Message::Fetched { id, anew, result });
+    }
+
+    pub(super) fn fetched(
+        &mut self,
+        id: &MilestoneId,
+        anew: bool,
+        result: Result<Option<MilestoneRecord>, StoreError>,
+    ) {
+        match result {
+            Ok(None) => self.lost(id),
+            Ok(Some(record)) if anew => self.after_refusal(id, record),
+            Ok(Some(record)) => self.deliver(id, record),
+            Err(error) if anew => {
+                // Without it nothing can go on; the lease is renewed in the meantime.
+                let _ = self.failed_call("a read", &error);
+                let again = id.clone();
+                let store = Arc::clone(&self.shared.store);
+                let read = async move {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    store
+                        .get(vec![again])
+                        .await
+                        .map(|mut found| found.pop().and_then(Result::ok))
+                };
+                let id = id.clone();
+                self.call(read, move |result| Message::Fetched { id, anew, result });
+            }
+            // The next renewal tells of the mail again.
+            Err(error) => {
+                let _ = self.failed_call("a read", &error);
+            }
+        }
+    }
+
+    fn after_refusal(&mut self, id: &MilestoneId, record: MilestoneRecord) {
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if record
+            .lease
+            .as_ref()
+            .is_none_or(|lease| lease.token != held.token)
+        {
+            return self.lost(id);
+        }
+        let mut changes = vec![std::mem::take(&mut held.flying)];
+        let alone = changes[0]
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Succeeded { .. } | Event::Failed { .. }))
+            .count()
+            == 1;
+        if alone {
+            changes[0].events = std::mem::take(&mut changes[0].events)
+                .into_iter()
+                .map(blame)
+                .collect();
+        }
+        changes.push(std::mem::take(&mut held.pending));
+        changes[1]
+            .events
+            .splice(0..0, std::mem::take(&mut held.replay).into_iter().rev());
+        self.plan_anew(id, record, changes, true);
+    }
+
+    /// Puts new commands into a held milestone and carries them out.
+    fn deliver(&mut self, id: &MilestoneId, record: MilestoneRecord) {
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if held.is_closing() || record.mail <= held.record.mail {
+            return;
+        }
+        held.record.inbox = record.inbox;
+        held.record.mail = record.mail;
+        self.step(id, Event::Mail);
+    }
+}
+
+/// The event that the database refuses by itself: what it would store is replaced by the reason.
+fn blame(event: Event) -> Event {
+    let error = AttemptError {
+        kind: "Refused".to_owned(),
+        message: "the action took effect, but the database refuses to store its result; it is not run again".to_owned(),
+        ..AttemptError::default()
+    };
+    match event {
+        Event::Succeeded { task, number, .. } => Event::Failed {
+            task,
+            number,
+            failed: milestone_core::machine::Failed {
+                error,
+                kind: Some(AttemptKind::Refused),
+                fatal: true,
+                retry_after: None,
+                policy: milestone_core::retry::RetryPolicy::never(),
+                jitter: 0.0,
+                settle: Duration::ZERO,
+            },
+        },
+        Event::Failed {
+            task,
+            number,
+            mut failed,
+        } => {
+            failed.error = AttemptError {
+                message: "the database refuses to store the attempt's error".to_owned(),
+                ..error
+            };
+            Event::Failed {
+                task,
+                number,
+                failed,
+            }
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,153 @@
+//! A milestone that this worker holds: the document as it will be, and what is on its way to the database.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bson::{Bson, DateTime};
+use milestone_core::{
+    limits::Limits,
+    machine::{Event, Task, TransitionError, advance},
+    patch::{Patch, size_of_value},
+    record::{MilestoneId, MilestoneRecord},
+};
+
+use crate::store::Commit;
+
+/// A change that is planned: the patch, and what it came from, so that it can be planned anew.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    pub(super) patch: Patch,
+    pub(super) events: Vec<Event>,
+    /// The attempts that begin once it is stored.
+    pub(super) begins: Vec<(Task, i64)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Held {
+    /// As it is once everything planned is stored.
+    pub(super) record: MilestoneRecord,
+    pub(super) token: String,
+    /// The `rev` in the database, as far as it was acknowledged.
+    pub(super) rev: i64,
+    /// The end of the lease, as far as it was acknowledged.
+    pub(super) until: DateTime,
+    /// On its way, and not to be touched.
+    pub(super) in_flight: Option<Commit>,
+    pub(super) flying: Change,
+    /// Collected while something is on its way.
+    pub(super) pending: Change,
+    /// The bodies that run, by their serial numbers.
+    pub(super) bodies: HashMap<Task, u64>,
+    /// Attempts that are stored as begun, but whose bodies wait for a renewal of the lease.
+    pub(super) waiting: Vec<(Task, i64)>,
+    pub(super) parameters: Arc<Bson>,
+    /// About the size of the document, in bytes; never too small.
+    pub(super) size: usize,
+    /// Events that are committed one by one, since the server refused them together.
+    pub(super) replay: Vec<Event>,
+    pub(super) careful: bool,
+    /// Whether it stands in the queue for a place.
+    pub(super) queued: bool,
+    /// Whether it stands in the queue for a commit.
+    pub(super) dirty: bool,
+    /// How often in a row the fate of its commit was unknown.
+    pub(super) unknown: u32,
+}
+
+impl Held {
+    pub(super) fn new(mut record: MilestoneRecord) -> Option<Self> {
+        let lease = record.lease.clone()?;
+        let parameters = std::mem::replace(&mut record.parameters, Bson::Null);
+        let size = size_of_value(&parameters) + size_of(&record);
+        Some(Self {
+            token: lease.token,
+            rev: record.rev,
+            until: lease.until,
+            record,
+            in_flight: None,
+            flying: Change::default(),
+            pending: Change::default(),
+            bodies: HashMap::new(),
+            waiting: Vec::new(),
+            parameters: Arc::new(parameters),
+            size,
+            replay: Vec::new(),
+            careful: false,
+            queued: false,
+            dirty: false,
+            unknown: 0,
+        })
+    }
+
+    /// Carries out an event on the document in memory, and adds what it changes to what is planned.
+    pub(super) fn plan(
+        &mut self,
+        event: Event,
+        now: DateTime,
+        limits: &Limits,
+    ) -> Result<(), TransitionError> {
+        let patch = advance(&mut self.record, event.clone(), now, limits)?;
+        self.size += patch.size();
+        self.pending.patch.merge(patch);
+        self.pending.events.push(event);
+        Ok(())
+    }
+
+    /// Whether it was handed back or has ended, in what is planned or on its way: nothing more can happen to it here.
+    pub(super) fn is_closing(&self) -> bool {
+        self.record.lease.is_none()
+    }
+
+    /// Whether nothing of it runs or is about to.
+    pub(super) fn is_idle(&self) -> bool {
+        self.bodies.is_empty()
+            && self.waiting.is_empty()
+            && self.flying.begins.is_empty()
+            && self.pending.begins.is_empty()
+    }
+
+    /// Puts what is planned on its way.
+    pub(super) fn take_commit(&mut self) -> Option<Commit> {
+        if self.in_flight.is_some() || self.pending.patch.is_empty() {
+            return None;
+        }
+        self.flying = std::mem::take(&mut self.pending);
+        let patch = Arc::new(std::mem::take(&mut self.flying.patch));
+        let commit = Commit {
+            id: self.record.id.clone(),
+            token: self.token.clone(),
+            rev: self.rev,
+            patch,
+        };
+        self.in_flight = Some(commit.clone());
+        Some(commit)
+    }
+
+    /// The whole record, with the parameters back in their place.
+    pub(super) fn full_record(&self) -> MilestoneRecord {
+        MilestoneRecord {
+            parameters: (*self.parameters).clone(),
+            ..self.record.clone()
+        }
+    }
+
+    pub(super) fn id(&self) -> &MilestoneId {
+        &self.record.id
+    }
+}
+
+/// About how many bytes the document has besides its parameters, without encoding it.
+fn size_of(record: &MilestoneRecord) -> usize {
+    let outputs: usize = record
+        .actions
+        .iter()
+        .map(|action| 512 + action.output.as_ref().map_or(0, size_of_value))
+        .sum();
+    let errors = record.report.iter().map(|attempt| {
+        256 + attempt.error.as_ref().map_or(0, |error| {
+            error.message.len()
+                + error.backtrace.as_deref().map_or(0, str::len)
+                + error.chain.iter().map(String::len).sum::<usize>()
+        })
+    });
+    2048 + outputs + errors.sum::<usize>()
+}

@@ -1,0 +1,233 @@
+//! New milestones on their way into the store. One that is started where there is a free place is born leased, with its first attempts
+//! begun, so that a chain of n actions costs n + 1 writes.
+
+use std::sync::Arc;
+
+use bson::DateTime;
+use milestone_core::{
+    machine::{Event, advance},
+    record::{Lease, MilestoneRecord},
+};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{Engine, attempt_number, held::Held, message::Inserting, message::Message, method_of};
+use crate::{
+    ids::random_token,
+    start::{Conflict, StartError, same_start},
+    store::{Insertion, StoreError},
+};
+
+/// How many commands with new milestones are on the wire at once.
+const COMMANDS: usize = 2;
+
+/// How many new milestones one command holds at the most.
+const BATCH: usize = 500;
+
+impl Engine {
+    pub(super) fn start(
+        &mut self,
+        mut record: MilestoneRecord,
+        reply: oneshot::Sender<Result<(), StartError>>,
+    ) {
+        if self.serving
+            && self.stopping.is_none()
+            && self.queue.is_empty()
+            && self.places.free() > 0
+            && !self.outage
+        {
+            record = self.born_leased(record);
+        }
+        self.inserts.push(Inserting {
+            record: Arc::new(record),
+            reply,
+            sent: 0,
+            since: Instant::now(),
+        });
+    }
+
+    /// Gives a new milestone to this worker and begins what can begin; as it was, if nothing can.
+    fn born_leased(&mut self, record: MilestoneRecord) -> MilestoneRecord {
+        let now = self.now();
+        let mut leased = record.clone();
+        leased.born_leased(Lease {
+            owner: self.shared.worker.clone(),
+            token: random_token(),
+            since: now,
+            until: self.shared.clock.in_future(self.shared.config.lease),
+        });
+        let Some(held) = Held::new(leased) else {
+            return record;
+        };
+        let id = held.id().clone();
+        if self.held.contains_key(&id) {
+            return record;
+        }
+        self.held.insert(id.clone(), held);
+        let begins = self.choose(&id, now);
+        let Some(mut held) = self.held.remove(&id) else {
+            return record;
+        };
+        if held.queued {
+            self.queue.retain(|queued| *queued != id);
+        }
+        if begins.is_empty() {
+            return record;
+        }
+        let event = Event::Begin {
+            tasks: begins.clone(),
+            worker: self.shared.worker.clone(),
+        };
+        // The document is stored as it is then, so the patch is not needed.
+        if advance(&mut held.record, event, now, &self.shared.config.limits).is_err() {
+            return record;
+        }
+        for task in begins {
+            self.places.reserve(&method_of(&held, task));
+        }
+        held.full_record()
+    }
+
+    pub(super) fn send_inserts(&mut self) {
+        while self.inserts_in_flight < COMMANDS && !self.inserts.is_empty() {
+            let rest = self.inserts.split_off(self.inserts.len().min(BATCH));
+            let mut batch = std::mem::replace(&mut self.inserts, rest);
+            for inserting in &mut batch {
+                inserting.sent += 1;
+            }
+            let records = batch
+                .iter()
+                .map(|inserting| Arc::clone(&inserting.record))
+                .collect();
+            self.inserts_in_flight += 1;
+            let store = Arc::clone(&self.shared.store);
+            self.call(async move { store.insert(records).await }, |result| {
+                Message::Inserted { batch, result }
+            });
+        }
+    }
+
+    pub(super) fn inserted(
+        &mut self,
+        batch: Vec<Inserting>,
+        result: Result<Vec<Insertion>, StoreError>,
+    ) {
+        self.inserts_in_flight -= 1;
+        match result {
+            Ok(results) => {
+                self.successful_call();
+                for (inserting, result) in batch.into_iter().zip(results) {
+                    self.settle_insert(inserting, result);
+                }
+            }
+            Err(error) => self.insert_again(batch, &Arc::new(error)),
+        }
+    }
+
+    fn settle_insert(&mut self, inserting: Inserting, result: Insertion) {
+        let Inserting {
+            record,
+            reply,
+            sent,
+            ..
+        } = inserting;
+        let answer = match result {
+            Insertion::Inserted => {
+                self.born(&record);
+                Ok(())
+            }
+            // An earlier copy of the same insert has arrived, and its reply was lost.
+            Insertion::Exists(Ok(existing)) if sent > 1 && same_birth(&existing, &record) => {
+                self.born(&record);
+                Ok(())
+            }
+            Insertion::Exists(Ok(existing)) => {
+                self.unborn(&record);
+                same_start(&existing, &record).map_err(|conflict: Conflict| StartError::Conflict {
+                    id: record.id.clone(),
+                    conflict,
+                })
+            }
+            Insertion::Exists(Err(unreadable)) => {
+                self.unborn(&record);
+                Err(StartError::Unreadable(unreadable))
+            }
+            Insertion::Refused(error) => {
+                self.unborn(&record);
+                Err(StartError::NotStored {
+                    id: record.id.clone(),
+                    error,
+                })
+            }
+        };
+        // Whoever started it may no longer wait: it is stored all the same.
+        let _ = reply.send(answer);
+    }
+
+    /// The fate of the inserts is unknown, or the server is away: again, the same to the byte, for as long as a start may take.
+    fn insert_again(&mut self, batch: Vec<Inserting>, error: &Arc<StoreError>) {
+        let wait = self.failed_call("an insert", error);
+        let mut again = Vec::new();
+        for mut inserting in batch {
+            let never_sent = matches!(**error, StoreError::Unreachable { .. });
+            if never_sent {
+                inserting.sent -= 1;
+            }
+            if inserting.since.elapsed() + wait < self.shared.config.start_timeout {
+                again.push(inserting);
+                continue;
+            }
+            self.unborn(&inserting.record);
+            let id = inserting.record.id.clone();
+            let error = Arc::clone(error);
+            let answer = if inserting.sent == 0 {
+                StartError::NotStored { id, error }
+            } else {
+                StartError::Unknown { id, error }
+            };
+            let _ = inserting.reply.send(Err(answer));
+        }
+        if !again.is_empty() {
+            self.later(wait, Message::InsertAgain { batch: again });
+        }
+    }
+
+    /// A new milestone is stored: if it was born leased, its bodies start.
+    fn born(&mut self, record: &MilestoneRecord) {
+        let Some(held) = Held::new(record.clone()) else {
+            return;
+        };
+        let id = held.id().clone();
+        let begins = begun(&held)
+            .into_iter()
+            .map(|task| (task, attempt_number(&held, task)))
+            .collect();
+        self.held.insert(id.clone(), held);
+        self.start_bodies(&id, begins);
+        // What else could begin waits for a place.
+        self.plan(&id);
+    }
+
+    /// A new milestone is not stored, or not as this one: the places that it had are free.
+    fn unborn(&mut self, record: &MilestoneRecord) {
+        if let Some(held) = Held::new(record.clone()) {
+            for task in begun(&held) {
+                self.places.release(&method_of(&held, task));
+            }
+        }
+    }
+}
+
+fn begun(held: &Held) -> Vec<milestone_core::machine::Task> {
+    let actions = held.record.actions.iter().enumerate();
+    actions
+        .filter(|(_, action)| action.running.is_some())
+        .map(|(index, _)| milestone_core::machine::Task::to_do(index))
+        .collect()
+}
+
+/// Whether a stored milestone is the very one that was sent, at whatever point of its life it is.
+fn same_birth(existing: &MilestoneRecord, sent: &MilestoneRecord) -> bool {
+    let token = |record: &MilestoneRecord| record.lease.as_ref().map(|lease| lease.token.clone());
+    let created = |record: &MilestoneRecord| -> DateTime { record.created_at };
+    created(existing) == created(sent) && existing.rev == sent.rev && token(existing) == token(sent)
+}

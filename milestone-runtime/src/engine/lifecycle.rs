@@ -1,0 +1,146 @@
+//! Passes, serving, and how it ends.
+
+use std::time::Duration;
+
+use milestone_core::record::{AttemptError, AttemptKind};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{Engine, Stopping, pass::Pass, pass::RunReport};
+use crate::action::Failure;
+
+impl Engine {
+    pub(super) fn begin_pass(&mut self, reply: oneshot::Sender<RunReport>) {
+        let mut pass = Pass::new(self.now(), reply);
+        pass.exhausted = self.shared.config.client || self.stopping.is_some();
+        self.passes.push_back(pass);
+    }
+
+    pub(super) fn finish_passes(&mut self) {
+        while self.passes.front().is_some_and(Pass::is_over) {
+            if let Some(pass) = self.passes.pop_front() {
+                pass.finish();
+            }
+            if let Some(next) = self.passes.front_mut() {
+                // It takes what has become due while it waited for the one before.
+                next.cutoff = self.shared.clock.now();
+            }
+        }
+    }
+
+    pub(super) fn serve(&mut self) {
+        self.serving = true;
+        self.poll_at = Instant::now();
+    }
+
+    /// Nothing new begins; what runs may end within the grace period, under leases that are still renewed.
+    pub(super) fn stop(&mut self, grace: Duration, reply: oneshot::Sender<()>) {
+        self.serving = false;
+        let deadline = Instant::now() + grace;
+        match &mut self.stopping {
+            Some(stopping) => {
+                stopping.deadline = stopping.deadline.min(deadline);
+                stopping.replies.push(reply);
+            }
+            None => {
+                self.stopping = Some(Stopping {
+                    deadline,
+                    cut: false,
+                    replies: vec![reply],
+                })
+            }
+        }
+        for pass in &mut self.passes {
+            pass.exhausted = true;
+        }
+        self.queue.clear();
+        let ids: Vec<_> = self.held.keys().cloned().collect();
+        for id in ids {
+            if let Some(held) = self.held.get_mut(&id) {
+                held.queued = false;
+            }
+            self.plan(&id);
+        }
+    }
+
+    pub(super) fn finish_stop(&mut self) {
+        let Some(stopping) = &mut self.stopping else {
+            return;
+        };
+        if !stopping.cut && Instant::now() >= stopping.deadline {
+            stopping.cut = true;
+            self.cut_off_all();
+        }
+        let cut = self.stopping.as_ref().is_some_and(|stopping| stopping.cut);
+        let waiting = self
+            .held
+            .values()
+            .any(|held| !held.is_closing() || held.in_flight.is_some() || held.dirty);
+        // A database that is away cannot be told; the leases end by themselves.
+        let away = cut && self.outage;
+        if (!waiting && self.inserts.is_empty() && self.inserts_in_flight == 0) || away {
+            for reply in self
+                .stopping
+                .take()
+                .map(|stopping| stopping.replies)
+                .unwrap_or_default()
+            {
+                let _ = reply.send(());
+            }
+        }
+    }
+
+    /// The grace period is over: what still runs is cut off and handed back.
+    fn cut_off_all(&mut self) {
+        let running: Vec<_> = self
+            .held
+            .iter()
+            .flat_map(|(id, held)| {
+                held.bodies
+                    .iter()
+                    .map(|(task, serial)| (id.clone(), *task, *serial))
+            })
+            .collect();
+        let mut cut: Vec<_> = Vec::new();
+        for (id, task, serial) in running {
+            let number = self
+                .held
+                .get(&id)
+                .map_or(0, |held| super::attempt_number(held, task));
+            self.give_up(serial);
+            self.places.abort(serial);
+            cut.push((id, task, number));
+        }
+        // So are attempts that are stored as begun, but whose bodies wait for a renewal.
+        for (id, held) in &mut self.held {
+            for (task, number) in std::mem::take(&mut held.waiting) {
+                self.places.release(&super::method_of(held, task));
+                cut.push((id.clone(), task, number));
+            }
+        }
+        for (id, task, number) in cut {
+            let error = AttemptError {
+                kind: "Shutdown".to_owned(),
+                message: "the worker shut down before the attempt ended".to_owned(),
+                ..AttemptError::default()
+            };
+            self.fail(
+                &id,
+                task,
+                number,
+                Failure {
+                    error,
+                    kind: Some(AttemptKind::Cancelled),
+                    ..Failure::default()
+                },
+            );
+        }
+    }
+
+    /// The runtime is gone: bodies are dropped, and the leases end by themselves.
+    pub(super) fn close(self) {
+        for serial in self.places.all_serials() {
+            self.places.ask_to_stop(std::iter::once(serial));
+            self.places.abort(serial);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What the engine is told.
+
+use std::{sync::Arc, time::Duration};
+
+use bson::Bson;
+use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
+use tokio::sync::oneshot;
+
+use super::pass::RunReport;
+use crate::{
+    action::Failure,
+    start::StartError,
+    store::{Claimed, Committed, Insertion, RenewRequest, Renewed, StoreError},
+};
+
+pub(crate) enum Message {
+    /// A new milestone is to be stored.
+    Start {
+        record: Box<MilestoneRecord>,
+        reply: oneshot::Sender<Result<(), StartError>>,
+    },
+    /// Somebody waits for a milestone to end; `Ok(None)`: it is gone.
+    Watch { id: MilestoneId, reply: Watcher },
+    /// One pass over all that is due.
+    RunOnce { reply: oneshot::Sender<RunReport> },
+    /// Work until told otherwise.
+    Serve,
+    /// Begin nothing new, and tell when nothing is held any more.
+    Stop {
+        grace: Duration,
+        reply: oneshot::Sender<()>,
+    },
+    /// A body has ended.
+    Ended {
+        serial: u64,
+        result: Result<Bson, Failure>,
+    },
+    /// A body has taken longer than it may.
+    TimedOut { serial: u64 },
+    /// A body was asked to stop some time ago.
+    Abort { serial: u64 },
+    Inserted {
+        batch: Vec<Inserting>,
+        result: Result<Vec<Insertion>, StoreError>,
+    },
+    /// Inserts whose fate is unknown are tried again.
+    InsertAgain { batch: Vec<Inserting> },
+    Claimed {
+        for_pass: bool,
+        result: Result<Claimed, StoreError>,
+    },
+    Committed {
+        ids: Vec<MilestoneId>,
+        result: Result<Vec<Committed>, StoreError>,
+    },
+    /// A commit whose fate is unknown is made again.
+    CommitAgain { id: MilestoneId },
+    Renewed {
+        request: RenewRequest,
+        round_trip: Duration,
+        result: Result<Renewed, StoreError>,
+    },
+    /// A milestone was read, for its mail or to begin anew after a patch was refused.
+    Fetched {
+        id: MilestoneId,
+        anew: bool,
+        result: Result<Option<MilestoneRecord>, StoreError>,
+    },
+    /// The milestones that somebody waits for were read.
+    Watched {
+        ids: Vec<MilestoneId>,
+        result: Result<Vec<Result<MilestoneRecord, Unreadable>>, StoreError>,
+    },
+    /// The server has told its time.
+    Time {
+        round_trip: Duration,
+        now: bson::DateTime,
+    },
+    /// Something may be due, or may have ended.
+    Hint,
+    /// The runtime is gone.
+    Close,
+}
+
+/// Whoever waits for a milestone to end.
+pub(crate) type Watcher = oneshot::Sender<Result<Option<Arc<MilestoneRecord>>, Unreadable>>;
+
+/// A new milestone on its way into the store.
+pub(crate) struct Inserting {
+    pub(crate) record: Arc<MilestoneRecord>,
+    pub(crate) reply: oneshot::Sender<Result<(), StartError>>,
+    /// How often it was sent so that it may have arrived.
+    pub(crate) sent: u32,
+    pub(crate) since: tokio::time::Instant,
+}

@@ -1,0 +1,402 @@
+//! The engine: one task that holds milestones, plans what happens to them, and keeps commits, claims and renewals on their way. It
+//! decides by the state machine and talks to the store by tasks of its own, so it never waits.
+
+pub(crate) mod body;
+mod claims;
+pub(crate) mod clock;
+mod commits;
+mod held;
+mod inserts;
+mod lifecycle;
+pub(crate) mod message;
+pub(crate) mod pass;
+mod places;
+mod renewals;
+mod watchers;
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+
+use bson::DateTime;
+use milestone_core::{
+    machine::{Event, Task},
+    record::MilestoneId,
+};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+use self::{
+    clock::Clock,
+    held::Held,
+    message::{Inserting, Message, Watcher},
+    pass::Pass,
+    places::Places,
+};
+use crate::{action::States, config::Config, registry::Registry, store::Store};
+
+/// What the engine shares with the runtime's handles.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) worker: String,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) registry: Registry,
+    pub(crate) states: Arc<States>,
+    pub(crate) clock: Clock,
+    /// Where actions run.
+    pub(crate) application: Handle,
+    pub(crate) knows_the_dead: bool,
+    /// Milestones that were seen as due but taken by another worker in between.
+    pub(crate) missed_claims: AtomicU64,
+}
+
+pub(crate) struct Engine {
+    shared: Arc<Shared>,
+    tell: mpsc::UnboundedSender<Message>,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    held: HashMap<MilestoneId, Held>,
+    places: Places,
+    /// Held milestones with something to run and no place for it, in the order in which they get one.
+    queue: VecDeque<MilestoneId>,
+    /// Held milestones with something to commit.
+    dirty: VecDeque<MilestoneId>,
+    commits: usize,
+    inserts: Vec<Inserting>,
+    inserts_in_flight: usize,
+    serving: bool,
+    stopping: Option<Stopping>,
+    passes: VecDeque<Pass>,
+    claim_in_flight: bool,
+    /// When to look for work next.
+    poll_at: Instant,
+    idle_wait: Duration,
+    /// Times at which work that was handed back becomes due.
+    wakes: BTreeSet<Instant>,
+    last_claim: Instant,
+    hinted: bool,
+    /// From then on, expired leases of others may be taken.
+    takes_expired_from: Option<Instant>,
+    /// Since the last call of the store that failed, until one succeeds.
+    outage: bool,
+    failures: u32,
+    renew_at: Instant,
+    renewing: bool,
+    time_at: Instant,
+    watchers: HashMap<MilestoneId, Vec<Watcher>>,
+    watching: bool,
+    watch_at: Instant,
+    watch_wait: Duration,
+    /// Milestones that could not be read, and were named in the log.
+    unreadable: HashSet<MilestoneId>,
+    closed: bool,
+}
+
+/// A shutdown that goes on.
+struct Stopping {
+    deadline: Instant,
+    /// Whether the grace period is over and what ran has been cut off.
+    cut: bool,
+    replies: Vec<oneshot::Sender<()>>,
+}
+
+impl Engine {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        tell: mpsc::UnboundedSender<Message>,
+        inbox: mpsc::UnboundedReceiver<Message>,
+    ) -> Self {
+        let now = Instant::now();
+        // Leases of others that look expired after a start may only look so after an outage: their owners get one lease to renew.
+        let wait = if shared.knows_the_dead {
+            Duration::ZERO
+        } else {
+            shared.config.lease
+        };
+        Self {
+            places: Places::new(shared.config.concurrency),
+            takes_expired_from: Some(now + wait),
+            renew_at: now + shared.config.lease / 3,
+            time_at: now + TIME_EVERY,
+            shared,
+            tell,
+            inbox,
+            held: HashMap::new(),
+            queue: VecDeque::new(),
+            dirty: VecDeque::new(),
+            commits: 0,
+            inserts: Vec::new(),
+            inserts_in_flight: 0,
+            serving: false,
+            stopping: None,
+            passes: VecDeque::new(),
+            claim_in_flight: false,
+            poll_at: now,
+            idle_wait: Duration::ZERO,
+            wakes: BTreeSet::new(),
+            last_claim: now,
+            hinted: false,
+            outage: false,
+            failures: 0,
+            renewing: false,
+            watchers: HashMap::new(),
+            watching: false,
+            watch_at: now,
+            watch_wait: Duration::ZERO,
+            unreadable: HashSet::new(),
+            closed: false,
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let wake = self.next_wake();
+            let message = tokio::select! {
+                biased;
+                message = self.inbox.recv() => message,
+                () = tokio::time::sleep_until(wake) => None,
+            };
+            if let Some(message) = message {
+                self.handle(message);
+            }
+            // Everything that has come in the meantime is planned before anything is sent, so that it goes in one command.
+            for _ in 0..MESSAGES_AT_ONCE {
+                match self.inbox.try_recv() {
+                    Ok(message) => self.handle(message),
+                    Err(_) => break,
+                }
+            }
+            if self.closed {
+                return self.close();
+            }
+            self.pump();
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Start { record, reply } => self.start(*record, reply),
+            Message::Watch { id, reply } => self.watch(id, reply),
+            Message::RunOnce { reply } => self.begin_pass(reply),
+            Message::Serve => self.serve(),
+            Message::Stop { grace, reply } => self.stop(grace, reply),
+            Message::Ended { serial, result } => self.ended(serial, result),
+            Message::TimedOut { serial } => self.timed_out(serial),
+            Message::Abort { serial } => self.places.abort(serial),
+            Message::Inserted { batch, result } => self.inserted(batch, result),
+            Message::InsertAgain { batch } => self.inserts.extend(batch),
+            Message::Claimed { for_pass, result } => self.claimed(for_pass, result),
+            Message::Committed { ids, result } => self.committed(ids, result),
+            Message::CommitAgain { id } => self.commit_again(&id),
+            Message::Renewed {
+                request,
+                round_trip,
+                result,
+            } => self.renewed(&request, round_trip, result),
+            Message::Fetched { id, anew, result } => self.fetched(&id, anew, result),
+            Message::Watched { ids, result } => self.watched(&ids, result),
+            Message::Time { round_trip, now } => self.shared.clock.set(now, round_trip),
+            Message::Hint => self.hint(),
+            Message::Close => self.closed = true,
+        }
+    }
+
+    /// Sends what there is to send.
+    fn pump(&mut self) {
+        self.fill_places();
+        self.send_inserts();
+        self.send_commits();
+        self.send_renewal();
+        self.send_claim();
+        self.send_watch();
+        self.read_time();
+        self.finish_passes();
+        self.finish_stop();
+    }
+
+    fn next_wake(&self) -> Instant {
+        let mut wake = self.time_at;
+        if !self.held.is_empty() && !self.renewing {
+            wake = wake.min(self.renew_at);
+        }
+        if self.wants_claim() && !self.claim_in_flight && self.places.free() > 0 {
+            wake = wake.min(self.claim_at());
+        }
+        if !self.watchers.is_empty() && !self.watching {
+            wake = wake.min(self.watch_at);
+        }
+        if let Some(stopping) = self.stopping.as_ref().filter(|stopping| !stopping.cut) {
+            wake = wake.min(stopping.deadline);
+        }
+        wake
+    }
+
+    /// Carries out an event on a held milestone, and what follows from it.
+    fn step(&mut self, id: &MilestoneId, event: Event) {
+        let now = self.now();
+        let limits = self.shared.config.limits;
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if let Err(error) = held.plan(event, now, &limits) {
+            // The document says otherwise: somebody changed it, or the attempt was ended by another way.
+            tracing::debug!(milestone = %id, %error, "an event came too late");
+        }
+        self.plan(id);
+    }
+
+    /// Begins what can begin, hands back what cannot go on here, and puts the milestone in line for its commit.
+    fn plan(&mut self, id: &MilestoneId) {
+        let now = self.now();
+        let begins = self.choose(id, now);
+        let limits = self.shared.config.limits;
+        let worker = self.shared.worker.clone();
+        let stopping = self.stopping.is_some() || self.closed;
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if !begins.is_empty() {
+            let event = Event::Begin {
+                tasks: begins.clone(),
+                worker,
+            };
+            match held.plan(event, now, &limits) {
+                Ok(()) => {
+                    for task in begins {
+                        let number = attempt_number(held, task);
+                        held.pending.begins.push((task, number));
+                        self.places.reserve(&method_of(held, task));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(milestone = %id, %error, "an action that is due cannot begin")
+                }
+            }
+        }
+        let held_here = held.queued && !stopping;
+        if !held.is_closing()
+            && held.is_idle()
+            && !held_here
+            && held.replay.is_empty()
+            && (stopping || !self.places.has_disowned(id))
+            && let Err(error) = held.plan(Event::HandBack, now, &limits)
+        {
+            tracing::warn!(milestone = %id, %error, "a milestone cannot be handed back");
+        }
+        if held.record.unwind.is_some() {
+            self.places.ask_to_stop(
+                held.bodies
+                    .iter()
+                    .filter(|(task, _)| **task == Task::to_do(task.action))
+                    .map(|(_, serial)| *serial),
+            );
+        }
+        if !held.pending.patch.is_empty() && !held.dirty {
+            held.dirty = true;
+            self.dirty.push_back(id.clone());
+        }
+    }
+
+    fn now(&self) -> DateTime {
+        self.shared.clock.now()
+    }
+
+    /// Runs a call of the store, and tells the engine what came of it.
+    fn call<T, F>(&self, call: F, done: impl FnOnce(T) -> Message + Send + 'static)
+    where
+        F: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let tell = self.tell.clone();
+        tokio::spawn(async move {
+            let result = call.await;
+            // Without the engine nobody wants to know.
+            let _ = tell.send(done(result));
+        });
+    }
+
+    /// Tells the engine something later.
+    fn later(&self, wait: Duration, message: Message) {
+        let tell = self.tell.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(wait).await;
+            let _ = tell.send(message);
+        });
+    }
+
+    /// A call of the store has failed: until one succeeds, the database is taken to be away.
+    fn failed_call(&mut self, what: &str, error: &dyn std::fmt::Display) -> Duration {
+        self.failures = self.failures.saturating_add(1);
+        if !self.outage {
+            self.outage = true;
+            tracing::warn!(worker = %self.shared.worker, %error, "the database does not answer ({what}); trying again until it does");
+        }
+        let wait = 0.05 * f64::from(2_u32.saturating_pow(self.failures.min(8)));
+        Duration::from_secs_f64(wait.min(2.0) * (0.5 + fastrand::f64() / 2.0))
+    }
+
+    /// A call of the store has succeeded. After an outage the leases of others look expired, though their owners live: they get one lease
+    /// to renew them.
+    fn successful_call(&mut self) {
+        self.failures = 0;
+        if self.outage {
+            self.outage = false;
+            tracing::info!(worker = %self.shared.worker, "the database answers again");
+            if !self.shared.knows_the_dead {
+                self.takes_expired_from = Some(Instant::now() + self.shared.config.lease);
+            }
+            self.poll_at = Instant::now();
+            self.renew_at = Instant::now();
+        }
+    }
+
+    fn read_time(&mut self) {
+        if Instant::now() < self.time_at {
+            return;
+        }
+        self.time_at = Instant::now() + TIME_EVERY;
+        let store = Arc::clone(&self.shared.store);
+        let tell = self.tell.clone();
+        tokio::spawn(async move {
+            let asked = Instant::now();
+            if let Ok(now) = store.now().await {
+                let _ = tell.send(Message::Time {
+                    round_trip: asked.elapsed(),
+                    now,
+                });
+            }
+        });
+    }
+}
+
+/// How often the server's time is read where no renewal does.
+const TIME_EVERY: Duration = Duration::from_secs(30);
+
+/// How many messages are handled before anything is sent.
+const MESSAGES_AT_ONCE: usize = 4096;
+
+fn method_of(held: &Held, task: Task) -> String {
+    let action = &held.record.actions[task.action];
+    let undo = || action.undo.as_ref().map(|undo| undo.method.clone());
+    if task == Task::to_undo(task.action) {
+        undo()
+    } else {
+        action.method.clone()
+    }
+    .unwrap_or_default()
+}
+
+fn attempt_number(held: &Held, task: Task) -> i64 {
+    let action = &held.record.actions[task.action];
+    let running = if task == Task::to_undo(task.action) {
+        action.undo.as_ref().and_then(|undo| undo.running.as_ref())
+    } else {
+        action.running.as_ref()
+    };
+    running.map_or(0, |running| running.number)
+}

@@ -1,0 +1,374 @@
+//! A runtime: where milestones are started, run and read.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use bson::{Bson, Document};
+use milestone_core::{
+    graph::{Plan, Resolved},
+    machine::NewMilestone,
+    record::{MilestoneId, MilestoneRecord},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    builder::RuntimeBuilder,
+    definition::{Definition, Graph, Milestone},
+    dynamic::Action,
+    engine::{Shared, message::Message, pass::RunReport},
+    error::Error,
+    executor::Executor,
+    handle::{Handle, OutcomeError},
+    registry::Method,
+    start::{Start, StartError, new_milestone},
+    store::{Filter, Listed, Page, StoreError, WorkerInfo},
+};
+
+/// A runtime: it starts milestones, runs them once it is told to, and reads them. Cheap to clone; when the last clone is dropped, what
+/// it runs is dropped, and another worker takes over when the leases end. [`Runtime::shutdown`] ends it in order.
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tell: mpsc::UnboundedSender<Message>,
+    pub(crate) executor: Arc<Executor>,
+    /// What the database server is, for people.
+    pub(crate) server: String,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Without an engine there is nothing to close.
+        let _ = self.tell.send(Message::Close);
+        let store = Arc::clone(&self.shared.store);
+        let worker = self.shared.worker.clone();
+        let executor = Arc::clone(&self.executor);
+        self.executor.handle().spawn(async move {
+            if let Err(error) = store.retire(worker).await {
+                tracing::debug!(%error, "the worker's entry stays");
+            }
+            drop(executor);
+        });
+    }
+}
+
+impl Runtime {
+    /// Begins to build a runtime on the store of a URI: `mongodb://host/database`, `sqlite:path/to/file.db` or `memory:`.
+    pub fn builder(uri: impl Into<String>) -> RuntimeBuilder {
+        RuntimeBuilder::new(uri.into())
+    }
+
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The identity of this worker, new at each start.
+    pub fn worker(&self) -> &str {
+        &self.inner.shared.worker
+    }
+
+    /// What the database server is, for people.
+    pub fn server(&self) -> &str {
+        &self.inner.server
+    }
+
+    /// Works until it is shut down: takes what is due, runs it, and runs what is started here at once. Called again, it does nothing new.
+    pub fn spawn(&self) -> Robot {
+        // The engine lives as long as this runtime does.
+        let _ = self.inner.tell.send(Message::Serve);
+        Robot {
+            runtime: self.clone(),
+        }
+    }
+
+    /// Makes one pass over all that is due now, and tells what it has done. What fails in it is not tried again in the same pass.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the runtime is closing.
+    pub async fn run_once(&self) -> Result<RunReport, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.inner
+            .tell
+            .send(Message::RunOnce { reply })
+            .map_err(|_| Error::Closed)?;
+        answer.await.map_err(|_| Error::Closed)
+    }
+
+    /// Begins nothing new, lets actions end within the grace period of the builder while their leases are still renewed, then cancels
+    /// what is left and hands it back: what is idempotent starts elsewhere at once, plain actions are in doubt. The runtime can still start
+    /// and read milestones afterwards, and work again after [`Runtime::spawn`].
+    pub async fn shutdown(&self) {
+        self.shutdown_within(self.inner.shared.config.grace).await;
+    }
+
+    /// As [`Runtime::shutdown`], with another grace period.
+    pub async fn shutdown_within(&self, grace: Duration) {
+        let (reply, answer) = oneshot::channel();
+        if self.inner.tell.send(Message::Stop { grace, reply }).is_ok() {
+            // An engine that is gone has nothing to hand back.
+            let _ = answer.await;
+        }
+    }
+
+    /// Starts many milestones of one type, in as few writes as possible. Each has a result of its own, in order.
+    pub async fn start_many<M: Milestone>(
+        &self,
+        milestones: impl IntoIterator<Item = M>,
+    ) -> Vec<Result<Handle<M::Output>, StartError>>
+    where
+        M::Output: Send,
+    {
+        let starts: Vec<_> = milestones
+            .into_iter()
+            .map(|milestone| milestone.start(self).into_future())
+            .collect();
+        futures_util::future::join_all(starts).await
+    }
+
+    /// Starts a milestone whose graph is made at run time. Its outcome is the outputs of all its actions, by name.
+    pub fn start<P: Serialize>(
+        &self,
+        kind: &str,
+        graph: impl Into<Action>,
+        parameters: P,
+    ) -> Start<Document> {
+        let plan = graph.into().into_plan(|method| {
+            self.inner
+                .shared
+                .registry
+                .get(method)
+                .map(|method| Resolved::from(&method.options))
+        });
+        let new = plan
+            .map_err(|error| StartError::Invalid(error.into()))
+            .and_then(|plan| Ok(new_milestone(kind, encode_parameters(&parameters)?, plan)));
+        Start {
+            runtime: self.clone(),
+            new,
+            decode: |record| Ok(record.outputs()),
+        }
+    }
+
+    pub(crate) fn start_graph<P: Serialize, O: DeserializeOwned>(
+        &self,
+        kind: &str,
+        graph: &Graph,
+        parameters: &P,
+    ) -> Start<O> {
+        let new = Plan::try_from(graph)
+            .map_err(|error| StartError::Invalid(error.into()))
+            .and_then(|plan| Ok(new_milestone(kind, encode_parameters(parameters)?, plan)));
+        Start {
+            runtime: self.clone(),
+            new,
+            decode: decode_ends,
+        }
+    }
+
+    pub(crate) async fn store_new(&self, new: NewMilestone) -> Result<(), StartError> {
+        let shared = &self.inner.shared;
+        let record = MilestoneRecord::new(new, shared.clock.now(), &shared.config.limits)?;
+        let (reply, answer) = oneshot::channel();
+        self.inner
+            .tell
+            .send(Message::Start {
+                record: Box::new(record),
+                reply,
+            })
+            .map_err(|_| StartError::Closed)?;
+        answer.await.map_err(|_| StartError::Closed)?
+    }
+
+    pub(crate) async fn wait(&self, id: MilestoneId) -> Result<Arc<MilestoneRecord>, OutcomeError> {
+        let (reply, answer) = oneshot::channel();
+        self.inner
+            .tell
+            .send(Message::Watch {
+                id: id.clone(),
+                reply,
+            })
+            .map_err(|_| OutcomeError::Closed)?;
+        match answer.await {
+            Ok(Ok(Some(record))) => Ok(record),
+            Ok(Ok(None)) => Err(OutcomeError::Removed { id }),
+            Ok(Err(unreadable)) => Err(OutcomeError::Unreadable(unreadable)),
+            Err(_) => Err(OutcomeError::Closed),
+        }
+    }
+
+    /// The handle of a milestone that was started before, here or elsewhere, typed by its type. Whether it exists is seen when it is
+    /// asked something.
+    pub fn handle<M: Milestone>(&self, id: impl Into<MilestoneId>) -> Handle<M::Output> {
+        Handle::new(self.clone(), id.into(), decode_ends)
+    }
+
+    /// Reads a milestone; `None` if there is none of that id.
+    ///
+    /// # Errors
+    /// If the database does not answer, or the document cannot be read.
+    pub async fn get(&self, id: impl Into<MilestoneId>) -> Result<Option<MilestoneRecord>, Error> {
+        let ids = vec![id.into()];
+        let found = self
+            .call(|store| async move { store.get(ids).await })
+            .await?;
+        Ok(found.into_iter().next().transpose()?)
+    }
+
+    /// Reads milestones page by page, the newest first.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn list(&self, filter: Filter, page: Page) -> Result<Listed, Error> {
+        self.call(|store| async move { store.list(filter, page).await })
+            .await
+    }
+
+    /// Counts milestones.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn count(&self, filter: Filter) -> Result<u64, Error> {
+        self.call(|store| async move { store.count(filter).await })
+            .await
+    }
+
+    /// Removes a milestone, whatever its state, and tells whether it was there. If a worker runs it, it finds out at its next write.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn remove(&self, id: impl Into<MilestoneId>) -> Result<bool, Error> {
+        let id = id.into();
+        self.call(|store| async move { store.remove(id).await })
+            .await
+    }
+
+    /// The workers that have told that they live, dead ones too until somebody removes them.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn workers(&self) -> Result<Vec<WorkerInfo>, Error> {
+        self.call(|store| async move { store.workers().await })
+            .await
+    }
+
+    /// Registers an action under a durable name; one that has the name is replaced, also one of the binary.
+    ///
+    /// # Errors
+    /// If the name cannot be used.
+    #[track_caller]
+    pub fn register(&self, method: Method) -> Result<(), Error> {
+        self.register_all([method])
+    }
+
+    /// Registers actions: all of them or, if one has a name that cannot be used, none.
+    ///
+    /// # Errors
+    /// If a name cannot be used.
+    pub fn register_all(&self, methods: impl IntoIterator<Item = Method>) -> Result<(), Error> {
+        self.inner
+            .shared
+            .registry
+            .register(methods.into_iter().collect())?;
+        let _ = self.inner.tell.send(Message::Hint);
+        Ok(())
+    }
+
+    /// Unregisters an action, and tells whether it was registered. Attempts that run are not touched; further ones wait for a worker that
+    /// has it.
+    pub fn unregister(&self, name: &str) -> bool {
+        self.inner.shared.registry.unregister(name)
+    }
+
+    /// Unregisters all actions, those of the binary too.
+    pub fn unregister_all(&self) {
+        self.inner.shared.registry.clear();
+    }
+
+    /// How many milestones were seen as due but taken by another worker in between.
+    pub fn missed_claims(&self) -> u64 {
+        self.inner.shared.missed_claims.load(Ordering::Relaxed)
+    }
+
+    async fn call<T, F, C>(&self, call: C) -> Result<T, Error>
+    where
+        C: FnOnce(Arc<dyn crate::store::Store>) -> F,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let store = Arc::clone(&self.inner.shared.store);
+        Ok(self.inner.executor.run(call(store)).await??)
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("worker", &self.worker())
+            .field("server", &self.server())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A runtime at work. Dropped, it goes on working as long as the runtime lives.
+#[derive(Clone, Debug)]
+pub struct Robot {
+    runtime: Runtime,
+}
+
+impl Robot {
+    /// As [`Runtime::shutdown`].
+    pub async fn shutdown(&self) {
+        self.runtime.shutdown().await;
+    }
+}
+
+impl<P: Serialize, O: DeserializeOwned> Definition<P, O> {
+    /// Starts a milestone of this graph: awaited, it is stored.
+    pub fn start(self, runtime: &Runtime, parameters: P) -> Start<O> {
+        runtime.start_graph(self.type_name(), self.graph, &parameters)
+    }
+
+    /// Starts a milestone of this graph with an id of the caller's, see [`Start::id`].
+    pub fn start_with_id(
+        self,
+        runtime: &Runtime,
+        id: impl Into<String>,
+        parameters: P,
+    ) -> Start<O> {
+        self.start(runtime, parameters).id(id)
+    }
+}
+
+fn encode_parameters<P: Serialize>(parameters: &P) -> Result<Bson, StartError> {
+    bson::serialize_to_bson(parameters).map_err(|error| StartError::Parameters {
+        kind: std::any::type_name::<P>(),
+        reason: error.to_string(),
+    })
+}
+
+/// The outputs of the last actions: one as it is, several as a tuple.
+fn decode_ends<O: DeserializeOwned>(record: &MilestoneRecord) -> Result<O, String> {
+    let mut outputs: Vec<Bson> = Vec::new();
+    for index in record.ends() {
+        let action = &record.actions[index];
+        outputs.push(
+            action
+                .output
+                .clone()
+                .ok_or_else(|| format!("`{}` has no output", action.name))?,
+        );
+    }
+    let value = match outputs.len() {
+        1 => outputs.remove(0),
+        _ => Bson::Array(outputs),
+    };
+    bson::deserialize_from_bson(value).map_err(|error| error.to_string())
+}
