@@ -1,0 +1,195 @@
+//! ```text
+//! #[action(idempotent)]
+//! /// Takes the money.
+//! async fn debit(Params(t): Params<Transfer>, bank: State<Bank>) -> Result<Balance, BankError> { .. }
+//! ```
+//! stays as it is, and behind it comes
+//! ```text
+//! #[doc(hidden)]
+//! /// Takes the money.
+//! enum debit {}
+//! const _: () = {
+//!     use ::milestone_runtime::__private as _milestone;
+//!     impl _milestone::Action for debit {
+//!         const NAME: &'static str = "debit";
+//!         const OPTIONS: _milestone::Options = _milestone::Options::idempotent();
+//!         const INPUTS: &'static [_milestone::Input] = &[
+//!             <Params<Transfer> as _milestone::Extract>::INPUT,
+//!             <State<Bank> as _milestone::Extract>::INPUT,
+//!         ];
+//!         type Output = <Result<Balance, BankError> as _milestone::Returned>::Output;
+//!         fn call(call: _milestone::Call) -> _milestone::ActionFuture {
+//!             _milestone::Box::pin(async move {
+//!                 <Result<Balance, BankError> as _milestone::Returned>::stored(
+//!                     debit(
+//!                         <Params<Transfer> as _milestone::Extract>::extract(&call)?,
+//!                         <State<Bank> as _milestone::Extract>::extract(&call)?,
+//!                     ).await,
+//!                 )
+//!             })
+//!         }
+//!     }
+//!     impl _milestone::Accepts<Transfer> for debit {}
+//!     _milestone::inventory::submit!(_milestone::Registration::of::<debit>());
+//! };
+//! ```
+//! Types are named by trait paths in both places, since the compiler then says the same error twice and shows it once.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use super::{
+    duration::Millis,
+    options::{Options, Retry},
+    signature::{Action, Argument},
+};
+use crate::names::{self, generated_at, unraw};
+
+pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
+    let Action {
+        docs,
+        cfgs,
+        vis,
+        ident,
+        ..
+    } = action;
+    // The lint on the case of type names looks at where the name was written; so the marker needs no `allow`, which an
+    // application's `forbid` would not bear.
+    let marker = Ident::new(&ident.to_string(), generated_at(ident.span()));
+    let use_runtime = names::use_runtime(options.krate.as_ref());
+    let name = options.name.as_ref().map_or_else(
+        || unraw(ident).into_token_stream(),
+        ToTokens::to_token_stream,
+    );
+    let option_calls = option_calls(options, ident);
+    let body = if action.sound {
+        body(action)
+    } else {
+        mended_body()
+    };
+    let accepts = match action.params().filter(|_| action.sound) {
+        Some(params) => quote!(impl _milestone::Accepts<#params> for #ident {}),
+        None => quote!(impl<P> _milestone::Accepts<P> for #ident {}),
+    };
+    let undo = options
+        .undo
+        .as_ref()
+        .zip(action.params())
+        .map(|(undo, params)| {
+            let at = generated_at(undo.span());
+            quote_spanned!(at=> const _: () = _milestone::takes::<#undo, #params>();)
+        });
+    quote! {
+        #(#cfgs)*
+        #(#docs)*
+        #[doc(hidden)]
+        #vis enum #marker {}
+        #(#cfgs)*
+        const _: () = {
+            #use_runtime
+            impl _milestone::Action for #ident {
+                const NAME: &'static str = #name;
+                #option_calls
+                #body
+            }
+            #accepts
+            #undo
+            _milestone::inventory::submit!(_milestone::Registration::of::<#ident>());
+        };
+    }
+}
+
+fn body(action: &Action) -> TokenStream {
+    let Action { ident, output, .. } = action;
+    let inputs = action
+        .arguments
+        .iter()
+        .map(|Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::INPUT));
+    let extracted = action.arguments.iter().map(
+        |Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::extract(&call)?),
+    );
+    let call = if action.arguments.is_empty() {
+        quote!(_)
+    } else {
+        quote!(call)
+    };
+    let run = quote! {
+        <#output as _milestone::Returned>::stored(#ident(#(#extracted),*).await)
+    };
+    // A body that cannot be sent between threads is an error at these tokens: it belongs to the function's name.
+    let at = generated_at(ident.span());
+    let run = quote_spanned!(at=> _milestone::Box::pin(async move { #run }));
+    quote! {
+        const INPUTS: &'static [_milestone::Input] = &[#(#inputs),*];
+        type Output = <#output as _milestone::Returned>::Output;
+        fn call(#call: _milestone::Call) -> _milestone::ActionFuture {
+            #run
+        }
+    }
+}
+
+/// Stands in where the function cannot be called, so that graphs with it have no mistake of their own.
+fn mended_body() -> TokenStream {
+    quote! {
+        const INPUTS: &'static [_milestone::Input] = &[];
+        type Output = ();
+        fn call(_: _milestone::Call) -> _milestone::ActionFuture {
+            ::core::unreachable!()
+        }
+    }
+}
+
+/// Nothing for an action without options.
+fn option_calls(options: &Options, ident: &Ident) -> Option<TokenStream> {
+    let mode = if options.idempotent {
+        quote!(idempotent)
+    } else {
+        quote!(plain)
+    };
+    let undo = options.undo.as_ref().map(|undo| {
+        let at = generated_at(undo.span());
+        quote_spanned!(at=> .undo(_milestone::undo_name::<#ident, #undo>()))
+    });
+    let retry = options.retry.as_ref().map(|retry| {
+        let policy = policy(retry);
+        quote!(.retry(#policy))
+    });
+    let timeout = options.timeout.map(|timeout| {
+        let timeout = timeout.tokens();
+        quote!(.timeout(#timeout))
+    });
+    let queue = options.queue.as_ref().map(|queue| quote!(.queue(#queue)));
+    let concurrency = options.concurrency.map(|places| {
+        let places = proc_macro2::Literal::u32_unsuffixed(places);
+        quote!(.concurrency(#places))
+    });
+    let calls = quote!(#undo #retry #timeout #queue #concurrency);
+    (options.idempotent || !calls.is_empty())
+        .then(|| quote!(const OPTIONS: _milestone::Options = _milestone::Options::#mode() #calls;))
+}
+
+/// `RetryPolicy::new().max(5).base(Duration::from_secs(1))`
+fn policy(retry: &Retry) -> TokenStream {
+    let number = |name, value: Option<u32>| {
+        value.map(|value| {
+            let (name, value) = (
+                Ident::new(name, proc_macro2::Span::call_site()),
+                proc_macro2::Literal::u32_unsuffixed(value),
+            );
+            quote!(.#name(#value))
+        })
+    };
+    let duration = |name, value: Option<Millis>| {
+        value.map(|value| {
+            let (name, value) = (
+                Ident::new(name, proc_macro2::Span::call_site()),
+                value.tokens(),
+            );
+            quote!(.#name(#value))
+        })
+    };
+    let (max, factor) = (number("max", retry.max), number("factor", retry.factor));
+    let (base, cap) = (duration("base", retry.base), duration("cap", retry.cap));
+    quote!(_milestone::RetryPolicy::new() #max #base #cap #factor)
+}

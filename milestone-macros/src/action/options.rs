@@ -1,0 +1,294 @@
+//! What stands in `#[action(..)]`.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::{
+    Lit, LitInt, LitStr, Path, Token,
+    ext::IdentExt,
+    parse::{Parse, ParseStream, Parser},
+    token::Paren,
+};
+
+use super::{duration::Millis, signature::Action};
+use crate::{
+    errors::Errors,
+    names::{self, unraw},
+};
+
+const KNOWN: &str = "`idempotent`, `undo = action`, `retry(..)`, `timeout = \"30s\"`, `queue = \"..\"`, `concurrency = n`, `name = \"..\"`, \
+                     `crate = path`";
+const KNOWN_RETRY: &str = "`max = n`, `base = \"1s\"`, `cap = \"5m\"`, `factor = n`";
+
+/// The longest wait where no `cap` is written, as core has it.
+const DEFAULT_CAP: Millis = Millis(300_000);
+
+/// Only what was written is here; what is left out is core's to say.
+#[derive(Default)]
+pub(super) struct Options {
+    pub(super) idempotent: bool,
+    pub(super) undo: Option<Path>,
+    pub(super) retry: Option<Retry>,
+    pub(super) timeout: Option<Millis>,
+    pub(super) queue: Option<LitStr>,
+    pub(super) concurrency: Option<u32>,
+    pub(super) name: Option<LitStr>,
+    pub(super) krate: Option<Path>,
+}
+
+#[derive(Default)]
+pub(super) struct Retry {
+    pub(super) max: Option<u32>,
+    pub(super) base: Option<Millis>,
+    pub(super) cap: Option<Millis>,
+    pub(super) factor: Option<u32>,
+}
+
+impl Options {
+    /// `options := (option ("," option)* ","?)?`
+    pub(super) fn read(tokens: TokenStream, action: &Action, errors: &mut Errors) -> Self {
+        let mut options = Self::default();
+        each(tokens, KNOWN, errors, |key, input, errors| {
+            options.option(key, input, action, errors)
+        });
+        if options.name.is_none() {
+            names::check("an action", &unraw(&action.ident), &action.ident, errors);
+        }
+        options
+    }
+
+    /// ```text
+    /// option := "idempotent" | "undo" "=" path | "retry" "(" .. ")" | "timeout" "=" duration | "queue" "=" string
+    ///         | "concurrency" "=" integer | "name" "=" string | "crate" "=" path
+    /// ```
+    fn option(
+        &mut self,
+        key: &Ident,
+        input: ParseStream<'_>,
+        action: &Action,
+        errors: &mut Errors,
+    ) -> syn::Result<bool> {
+        match key.to_string().as_str() {
+            "idempotent" => {
+                if !input.is_empty() {
+                    let value: TokenStream = input.parse()?;
+                    return Err(syn::Error::new_spanned(
+                        value,
+                        "`idempotent` has no value: write it alone, or leave it out",
+                    ));
+                }
+                self.idempotent = true;
+            }
+            "undo" => {
+                let undo: Path = value(key, input, "undo = refund", Path::parse_mod_style)?;
+                if undo.is_ident(&action.ident) {
+                    return Err(syn::Error::new_spanned(
+                        undo,
+                        "an action cannot undo itself: name another one",
+                    ));
+                }
+                self.undo = Some(undo);
+            }
+            "retry" => self.retry = Some(Retry::read(key, input, errors)?),
+            "timeout" => self.timeout = Some(value(key, input, "timeout = \"30s\"", duration)?),
+            "queue" => {
+                let queue: LitStr = value(key, input, "queue = \"mail\"", string)?;
+                names::check("a queue", &queue.value(), &queue, errors);
+                self.queue = Some(queue);
+            }
+            "concurrency" => {
+                self.concurrency = Some(value(key, input, "concurrency = 4", at_least_one)?)
+            }
+            "name" => {
+                let name: LitStr = value(key, input, "name = \"debit\"", string)?;
+                names::check("an action", &name.value(), &name, errors);
+                self.name = Some(name);
+            }
+            "crate" => {
+                self.krate = Some(value(
+                    key,
+                    input,
+                    "crate = my_milestone",
+                    Path::parse_mod_style,
+                )?)
+            }
+            "transactional" => {
+                skip(input)?;
+                return Err(syn::Error::new_spanned(
+                    key,
+                    "`transactional` is not there yet: use `idempotent`, with `cx.idempotency_key()` as the key of what the action writes",
+                ));
+            }
+            "verify" => {
+                skip(input)?;
+                return Err(syn::Error::new_spanned(
+                    key,
+                    "`verify` is not there yet: an operator's `resolve` says whether an action in doubt took effect; \
+                     or use `idempotent`, with `cx.idempotency_key()`",
+                ));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Retry {
+    /// `retry := "(" (key "=" value ("," key "=" value)* ","?)? ")"`
+    fn read(key: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Self> {
+        if !input.peek(Paren) {
+            skip(input)?;
+            return Err(syn::Error::new_spanned(
+                key,
+                format!("`retry` has options in parentheses, `retry(max = 5)`: {KNOWN_RETRY}"),
+            ));
+        }
+        let content;
+        syn::parenthesized!(content in input);
+        let tokens: TokenStream = content.parse()?;
+        if tokens.is_empty() {
+            return Err(syn::Error::new_spanned(
+                key,
+                format!("`retry` says nothing: write at least one of {KNOWN_RETRY}"),
+            ));
+        }
+        let mut retry = Self::default();
+        let mut base_at = None;
+        each(tokens, KNOWN_RETRY, errors, |key, input, _| {
+            match key.to_string().as_str() {
+                "max" => retry.max = Some(value(key, input, "max = 5", at_least_one)?),
+                "base" => {
+                    let text: LitStr = value(key, input, "base = \"1s\"", string)?;
+                    retry.base = Some(Millis::parse(&text)?);
+                    base_at = Some(text);
+                }
+                "cap" => retry.cap = Some(value(key, input, "cap = \"5m\"", duration)?),
+                "factor" => retry.factor = Some(value(key, input, "factor = 2", at_least_one)?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        });
+        if retry.base > Some(retry.cap.unwrap_or(DEFAULT_CAP)) {
+            let cap = if retry.cap.is_some() {
+                "`cap`"
+            } else {
+                "`cap`, which is 5m if it is not written"
+            };
+            errors.push(
+                base_at,
+                format!("`base` is longer than {cap}: make it shorter, or the cap longer"),
+            );
+        }
+        Ok(retry)
+    }
+}
+
+/// Reads options that are separated by commas, and goes on behind each that is wrong. `read` gives `false` for an unknown one.
+fn each(
+    tokens: TokenStream,
+    known: &str,
+    errors: &mut Errors,
+    mut read: impl FnMut(&Ident, ParseStream<'_>, &mut Errors) -> syn::Result<bool>,
+) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is_comma =
+        |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    let mut seen: Vec<Ident> = Vec::new();
+    for (index, option) in tokens.split(is_comma).enumerate() {
+        let Some(first) = option.first() else {
+            // Behind the last comma nothing needs to stand.
+            if let Some(comma) = tokens.iter().filter(|token| is_comma(token)).nth(index) {
+                errors.push(comma, "an option is missing before this comma");
+            }
+            continue;
+        };
+        let parser = |input: ParseStream<'_>| {
+            let key = Ident::parse_any(input).map_err(|_| {
+                syn::Error::new_spanned(first, format!("an option was expected here: {known}"))
+            })?;
+            if seen.contains(&key) {
+                skip(input)?;
+                return Err(syn::Error::new_spanned(
+                    &key,
+                    format!("`{key}` stands twice: remove one of them"),
+                ));
+            }
+            let found = read(&key, input, errors)?;
+            if !found {
+                skip(input)?;
+                return Err(syn::Error::new_spanned(
+                    &key,
+                    format!("unknown option `{key}`: known are {known}"),
+                ));
+            }
+            seen.push(key);
+            if input.is_empty() {
+                Ok(())
+            } else {
+                Err(input.error("a comma is missing before this"))
+            }
+        };
+        if let Err(error) = parser.parse2(option.iter().cloned().collect()) {
+            errors.add(error);
+        }
+    }
+}
+
+/// `"=" value`
+fn value<T>(
+    key: &Ident,
+    input: ParseStream<'_>,
+    example: &str,
+    read: impl FnOnce(ParseStream<'_>) -> syn::Result<T>,
+) -> syn::Result<T> {
+    if !input.peek(Token![=]) || input.peek(Token![=>]) {
+        skip(input)?;
+        return Err(syn::Error::new_spanned(
+            key,
+            format!("`{key}` needs a value: `{example}`"),
+        ));
+    }
+    input.parse::<Token![=]>()?;
+    if input.is_empty() {
+        return Err(syn::Error::new_spanned(
+            key,
+            format!("`{key}` needs a value: `{example}`"),
+        ));
+    }
+    read(input)
+}
+
+fn string(input: ParseStream<'_>) -> syn::Result<LitStr> {
+    literal(input, "a text in quotes")
+}
+
+fn duration(input: ParseStream<'_>) -> syn::Result<Millis> {
+    match input.fork().parse::<Lit>() {
+        Ok(Lit::Int(number)) => Err(syn::Error::new_spanned(
+            number,
+            "a duration is a text with a unit: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"` or `\"1d\"`",
+        )),
+        _ => Millis::parse(&string(input)?),
+    }
+}
+
+fn at_least_one(input: ParseStream<'_>) -> syn::Result<u32> {
+    let number: LitInt = literal(input, "a whole number")?;
+    match number.base10_parse() {
+        Ok(0) => Err(syn::Error::new_spanned(number, "this is at least 1")),
+        Ok(number) => Ok(number),
+        Err(_) => Err(syn::Error::new_spanned(
+            number,
+            format!("this is at most {}", u32::MAX),
+        )),
+    }
+}
+
+fn literal<T: Parse>(input: ParseStream<'_>, what: &str) -> syn::Result<T> {
+    input.parse().map_err(|error: syn::Error| {
+        syn::Error::new(error.span(), format!("{what} was expected here"))
+    })
+}
+
+/// Takes what is left, since it was told what is wrong.
+fn skip(input: ParseStream<'_>) -> syn::Result<()> {
+    input.parse::<TokenStream>().map(drop)
+}

@@ -1,0 +1,188 @@
+//! `#[derive(Milestone)] #[milestone(debit -> credit)] struct Transfer { .. }` →
+//! ```text
+//! const _: () = {
+//!     use ::milestone_runtime::__private as _milestone;
+//!     impl _milestone::Milestone for Transfer {
+//!         const TYPE: &'static str = "Transfer";
+//!         const GRAPH: &'static _milestone::Graph = &_milestone::Graph { nodes: &[..], edges: &[(0, 1)] };
+//!         type Output = <credit as _milestone::Action>::Output;
+//!     }
+//!     const _: () = _milestone::check::<debit, Transfer>(0);
+//!     const _: () = _milestone::check::<credit, Transfer>(1);
+//!     _milestone::inventory::submit!(_milestone::TypeRegistration::of::<Transfer>());
+//! };
+//! ```
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+use syn::{
+    Data, DeriveInput, Expr, LitStr, Meta, Path, Token,
+    ext::IdentExt,
+    parse::{ParseStream, Parser},
+};
+
+use super::table;
+use crate::{
+    errors::Errors,
+    graph::{self, Model},
+    names::{self, unraw},
+};
+
+const OPTIONS: &str = "`name = \"..\"` and `crate = path`";
+
+pub(crate) fn expand(item: TokenStream) -> TokenStream {
+    match syn::parse2::<DeriveInput>(item) {
+        Ok(input) => milestone(&input),
+        Err(error) => error.to_compile_error(),
+    }
+}
+
+fn milestone(input: &DeriveInput) -> TokenStream {
+    let mut errors = Errors::default();
+    if let Data::Union(data) = &input.data {
+        errors.push(
+            data.union_token,
+            "a union cannot be a milestone: use a struct or an enum",
+        );
+    }
+    let Options { model, name, krate } = Options::read(input, &mut errors);
+    if !input.generics.params.is_empty() {
+        errors.push(
+            &input.generics,
+            "a milestone cannot be generic: its name, which is stored, stands for one type",
+        );
+        return quote!(#errors);
+    }
+    let ident = &input.ident;
+    let name = name.unwrap_or_else(|| {
+        let name = unraw(ident);
+        names::check("a milestone type", &name, ident, &mut errors);
+        name
+    });
+    let use_runtime = names::use_runtime(krate.as_ref());
+    let (table, outcome) = (table::graph(&model), table::outcome(&model));
+    let checks = table::each(&model, |node, index, at| {
+        let path = &node.path;
+        quote_spanned!(at=> const _: () = _milestone::check::<#path, #ident>(#index);)
+    });
+    // What the checks could say after a mistake would only repeat it in other words.
+    let checks = errors.is_empty().then_some(checks);
+    quote! {
+        const _: () = {
+            #use_runtime
+            impl _milestone::Milestone for #ident {
+                const TYPE: &'static str = #name;
+                const GRAPH: &'static _milestone::Graph = &#table;
+                type Output = #outcome;
+            }
+            #checks
+            _milestone::inventory::submit!(_milestone::TypeRegistration::of::<#ident>());
+        };
+        #errors
+    }
+}
+
+/// What stands in `#[milestone(..)]`.
+#[derive(Default)]
+struct Options {
+    model: Model,
+    name: Option<String>,
+    krate: Option<Path>,
+}
+
+impl Options {
+    /// `"milestone" "(" graph ("," option)* ","? ")"`
+    fn read(input: &DeriveInput, errors: &mut Errors) -> Self {
+        let mut options = Self::default();
+        let mut attributes = input
+            .attrs
+            .iter()
+            .filter(|attribute| attribute.path().is_ident("milestone"));
+        let Some(attribute) = attributes.next() else {
+            let message = format!(
+                "`{0}` has no graph: add `#[milestone(first -> second)]` to it",
+                unraw(&input.ident)
+            );
+            errors.push(&input.ident, message);
+            return options;
+        };
+        for attribute in attributes {
+            errors.push(attribute, "a milestone has one graph: write all of it in one `#[milestone(..)]`, chains separated by `;`");
+        }
+        let Meta::List(list) = &attribute.meta else {
+            errors.push(
+                attribute,
+                "the graph is missing: `#[milestone(first -> second)]`",
+            );
+            return options;
+        };
+        let (graph, rest) = split(list.tokens.clone());
+        let before = errors.is_empty();
+        options.model = graph::read(graph, errors);
+        if options.model.nodes.is_empty() && before && errors.is_empty() {
+            errors.push(
+                attribute,
+                "the graph has no action: name at least one, `#[milestone(first -> second)]`",
+            );
+        }
+        if let Err(error) = (|input: ParseStream<'_>| options.parse(input, errors)).parse2(rest) {
+            errors.add(error);
+        }
+        options
+    }
+
+    /// `option := "name" "=" string | "crate" "=" path`
+    fn parse(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let mut seen = Vec::new();
+        while !input.is_empty() {
+            let key = Ident::parse_any(input)?;
+            let word = key.to_string();
+            input.parse::<Token![=]>()?;
+            if seen.contains(&word) {
+                errors.push(&key, format!("`{word}` stands twice: remove one of them"));
+            }
+            match word.as_str() {
+                "name" => {
+                    let name: LitStr = input.parse()?;
+                    names::check("a milestone type", &name.value(), &name, errors);
+                    self.name = Some(name.value());
+                }
+                "crate" => self.krate = Some(Path::parse_mod_style(input)?),
+                _ => {
+                    errors.push(
+                        &key,
+                        format!("unknown option `{word}`: a milestone has {OPTIONS}"),
+                    );
+                    input.parse::<Expr>()?;
+                }
+            }
+            seen.push(word);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The graph, and the options behind it: they begin behind the first comma with a `key =` after it.
+fn split(tokens: TokenStream) -> (TokenStream, TokenStream) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is_punct = |index: usize, punct| matches!(tokens.get(index), Some(TokenTree::Punct(found)) if found.as_char() == punct);
+    let is_option = |index: usize| {
+        matches!(tokens.get(index), Some(TokenTree::Ident(_)))
+            && is_punct(index + 1, '=')
+            && !is_punct(index + 2, '>')
+    };
+    let comma = (0..tokens.len())
+        .find(|index| is_punct(*index, ',') && (is_option(index + 1) || index + 1 == tokens.len()));
+    let (graph, rest) = match comma {
+        _ if is_option(0) => (0, 0),
+        Some(comma) => (comma, comma + 1),
+        None => (tokens.len(), tokens.len()),
+    };
+    (
+        tokens[..graph].iter().cloned().collect(),
+        tokens[rest..].iter().cloned().collect(),
+    )
+}
