@@ -100,7 +100,6 @@ impl Options {
     }
 
     /// The policy that holds: the one written, else without end for a repeatable action, else no retry.
-    #[must_use]
     pub const fn effective_retry(&self) -> RetryPolicy {
         match self.retry {
             Some(policy) => policy,

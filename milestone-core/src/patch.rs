@@ -79,7 +79,7 @@ impl Patch {
         match &mut self.report {
             ReportChange::None => self.report = ReportChange::Push(vec![attempt]),
             ReportChange::Push(attempts) | ReportChange::Replace(attempts) => {
-                attempts.insert(0, attempt)
+                attempts.insert(0, attempt);
             }
         }
     }

@@ -23,7 +23,7 @@ impl RetryPolicy {
         Self {
             max: None,
             base: Duration::from_secs(1),
-            cap: Duration::from_secs(300),
+            cap: Duration::from_mins(5),
             factor: 2,
         }
     }
@@ -69,11 +69,19 @@ impl RetryPolicy {
             return None;
         }
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
-        let wait = self.base.as_secs_f64() * f64::from(self.factor).powi(exponent);
-        let wait = wait.min(self.cap.as_secs_f64());
-        Some(Duration::from_secs_f64(
-            wait * (0.5 + 0.5 * jitter.clamp(0.0, 1.0)),
-        ))
+        let growth = f64::from(self.factor).powi(exponent);
+        let wait = if self.base.is_zero() {
+            0.0 // Zero times infinity is no number.
+        } else {
+            (self.base.as_secs_f64() * growth).min(self.cap.as_secs_f64())
+        };
+        let jitter = if jitter.is_nan() {
+            1.0
+        } else {
+            jitter.clamp(0.0, 1.0)
+        };
+        let wait = Duration::try_from_secs_f64(wait * (0.5 + 0.5 * jitter));
+        Some(wait.map_or(self.cap, |wait| wait.min(self.cap)))
     }
 }
 
@@ -101,6 +109,23 @@ mod tests {
         let policy = RetryPolicy::new();
         assert_eq!(policy.delay(2, 0.0), Some(Duration::from_secs(1)));
         assert_eq!(policy.delay(2, 7.0), Some(Duration::from_secs(2)));
+    }
+
+    #[test]
+    fn odd_numbers_do_no_harm() {
+        let policy = RetryPolicy::new();
+        assert_eq!(policy.delay(1, f64::NAN), Some(Duration::from_secs(1)));
+        assert_eq!(
+            policy.base(Duration::ZERO).delay(u32::MAX, 1.0),
+            Some(Duration::ZERO)
+        );
+        assert_eq!(
+            policy.factor(0).delay(2, 1.0),
+            Some(Duration::ZERO),
+            "a factor of zero waits once"
+        );
+        let endless = policy.cap(Duration::MAX).factor(u32::MAX);
+        assert_eq!(endless.delay(u32::MAX, 1.0), Some(Duration::MAX));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The graph of a milestone: as const data, checked by the compiler, and as a validated plan, made at run time.
 
+mod builder;
 mod fixed;
 mod plan;
 
+pub use builder::{Action, Resolved};
 pub use fixed::{Graph, Input, Node};
-pub(crate) use plan::check_name;
-pub use plan::{GraphError, MAX_ACTIONS, MAX_NAME, Plan, PlannedAction};
+pub use plan::{GraphError, MAX_ACTIONS, MAX_NAME, Plan, PlannedAction, check_name};

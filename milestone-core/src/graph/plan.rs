@@ -90,8 +90,14 @@ pub enum GraphError {
         /// The name of the fork.
         name: String,
     },
+    /// A fork with an undo.
+    #[error("the fork `{name}` has an undo, but does nothing: leave it out")]
+    ForkUndo {
+        /// The name of the fork.
+        name: String,
+    },
     /// An action waits for one that does not exist.
-    #[error("the action `{name}` waits for number {index}, which does not exist")]
+    #[error("`{name}` is bound to action number {index}, which does not exist")]
     Missing {
         /// The action that waits.
         name: String,
@@ -116,6 +122,7 @@ impl GraphError {
             Self::Name { .. } => "graph_name",
             Self::Twice { .. } => "graph_twice",
             Self::EmptyFork { .. } => "graph_empty_fork",
+            Self::ForkUndo { .. } => "graph_fork_undo",
             Self::Missing { .. } => "graph_missing",
             Self::Cycle { .. } => "graph_cycle",
         }
@@ -147,6 +154,16 @@ impl Plan {
             check_name("an action", &action.name)?;
             if let Some(method) = &action.method {
                 check_name("a method", method)?;
+            } else if action.undo.is_some() {
+                return Err(GraphError::ForkUndo {
+                    name: action.name.clone(),
+                });
+            }
+            if let Some(undo) = &action.undo {
+                check_name("an undo", undo)?;
+            }
+            if let Some(queue) = &action.queue {
+                check_name("a queue", queue)?;
             }
             if !names.insert(action.name.as_str()) {
                 return Err(GraphError::Twice {
@@ -219,24 +236,30 @@ impl<T> TryFrom<&Graph<T>> for Plan {
             .collect();
         let count = actions.len();
         for &(from, to) in graph.edges {
-            let action = actions.get_mut(to).ok_or(GraphError::Missing {
-                name: String::new(),
-                index: to.max(count),
-            })?;
-            action.after.push(from);
+            if to >= count {
+                return Err(GraphError::Missing {
+                    name: graph
+                        .nodes
+                        .get(from)
+                        .map_or("", |node| node.name)
+                        .to_owned(),
+                    index: to,
+                });
+            }
+            actions[to].after.push(from);
         }
         Self::new(actions)
     }
 }
 
-/// Checks a name of an action, a method or a milestone type (`what` says which).
+/// Checks a name of an action, a method, a queue or a milestone type; `what` says which, for the error.
 ///
 /// # Errors
 /// [`GraphError::Name`] with the reason.
-pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), GraphError> {
+pub fn check_name(what: &'static str, name: &str) -> Result<(), GraphError> {
     let reason = if name.is_empty() {
         "a name needs at least one character"
-    } else if name == "milestone" {
+    } else if name == "milestone" && !matches!(what, "a queue" | "a label" | "an undo") {
         "the parameters go by that name in an attempt's input"
     } else if name.starts_with('$') {
         "names that start with `$` are the database's"

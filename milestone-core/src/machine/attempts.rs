@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{Bson, DateTime};
 
-use super::{Failed, Task, TransitionError, editor::Editor, schedule::is_due};
+use super::{Failed, Task, TransitionError, editor::Editor, schedule::due_now};
 use crate::{
     limits::check_value,
     record::{ActionState, Attempt, AttemptError, AttemptKind, Phase, Running, UndoState},
@@ -32,14 +32,19 @@ impl Editor<'_> {
                     action: index,
                     phase,
                 };
-                let Some(running) = self.running(task).cloned() else {
+                // Those of this epoch are the worker's own.
+                let Some(running) = self
+                    .running(task)
+                    .filter(|running| running.epoch != self.record.epoch)
+                    .cloned()
+                else {
                     continue;
                 };
                 self.end_attempt(task, &running, None, Some(AttemptKind::Abandoned), None);
                 match phase {
                     Phase::Undo => self.set_undo_state(index, UndoState::None),
                     Phase::Do if self.record.actions[index].mode.repeatable() => {
-                        self.set_state(index, ActionState::Ready)
+                        self.set_state(index, ActionState::Ready);
                     }
                     Phase::Do => self.doubt(index, later(self.now, settle)),
                 }
@@ -48,13 +53,14 @@ impl Editor<'_> {
     }
 
     pub(super) fn begin(&mut self, tasks: &[Task], worker: &str) -> Result<(), TransitionError> {
+        let mut due = due_now(self.record, self.now);
         for task in tasks {
             let action = self
                 .record
                 .actions
                 .get(task.action)
                 .ok_or(TransitionError::NoAction { index: task.action })?;
-            if !is_due(self.record, *task, self.now) {
+            if !due.remove(task) {
                 return Err(TransitionError::NotDue {
                     action: action.name.clone(),
                 });
@@ -157,7 +163,7 @@ impl Editor<'_> {
         }
         match (task.phase, after) {
             (Phase::Undo, After::Final | After::InDoubt(_)) => {
-                self.set_undo_state(task.action, UndoState::Failed)
+                self.set_undo_state(task.action, UndoState::Failed);
             }
             (Phase::Undo, After::Again) => self.set_undo_state(task.action, UndoState::None),
             (Phase::Undo, After::Retry(at)) => {
@@ -238,7 +244,7 @@ impl Editor<'_> {
         }
     }
 
-    fn doubt(&mut self, index: usize, settled: DateTime) {
+    pub(super) fn doubt(&mut self, index: usize, settled: DateTime) {
         self.set_state(index, ActionState::InDoubt);
         self.set_settle_after(index, Some(settled));
     }

@@ -2,10 +2,16 @@
 
 use bson::Bson;
 
-use super::editor::{Editor, encode_all};
+use super::{
+    editor::{Editor, encode_all},
+    report::shortened,
+};
 use crate::{
     limits::{MAX_ANSWERS, check_value},
-    record::{ActionState, Answer, Command, Hold, Order, Status, UndoState, Unwind},
+    record::{
+        ActionState, Answer, AttemptKind, Command, Hold, Order, Phase, Status, UndoRecord,
+        UndoState, Unwind,
+    },
 };
 
 /// What is answered: what was done, or why not.
@@ -28,7 +34,8 @@ impl Editor<'_> {
                 continue;
             }
             let reply = self.carry_out(&command);
-            self.propagate_between();
+            // The next one finds the milestone as this one leaves it.
+            self.derive();
             let (done, message) = match reply {
                 Ok(message) => (true, message),
                 Err(message) => (false, message),
@@ -36,7 +43,7 @@ impl Editor<'_> {
             self.record.answers.push(Answer {
                 id: command.id,
                 done,
-                message,
+                message: shortened(&message, self.limits.message),
                 at: self.now,
             });
         }
@@ -45,16 +52,6 @@ impl Editor<'_> {
         self.guard();
         self.patch.unset("inbox");
         self.patch.set("answers", encode_all(&self.record.answers));
-    }
-
-    /// Two commands of one inbox each find the milestone as the one before left it.
-    fn propagate_between(&mut self) {
-        let lease = self.record.lease.clone();
-        self.propagate();
-        if self.record.lease.is_none() {
-            // It has ended; if a later command of the same inbox starts it again, it is still held.
-            self.record.lease = lease;
-        }
     }
 
     fn carry_out(&mut self, command: &Command) -> Reply {
@@ -82,7 +79,7 @@ impl Editor<'_> {
         }
         self.unwind(Unwind {
             to: Status::Cancelled,
-            reason: reason.to_owned(),
+            reason: shortened(reason, self.limits.message),
             since: self.now,
         });
         Ok("nothing new begins, and what was done is undone".to_owned())
@@ -96,7 +93,7 @@ impl Editor<'_> {
             return Err("it is already on hold".to_owned());
         }
         self.set_hold(Some(Hold {
-            reason: reason.to_owned(),
+            reason: shortened(reason, self.limits.message),
             by: by.to_owned(),
             since: self.now,
         }));
@@ -111,29 +108,62 @@ impl Editor<'_> {
         Ok("it goes on".to_owned())
     }
 
-    fn set_hold(&mut self, hold: Option<Hold>) {
-        super::editor::set_optional(&mut self.patch, "hold".to_owned(), hold.as_ref());
-        self.record.hold = hold;
+    fn retry(&mut self) -> Reply {
+        match self.record.state {
+            Status::Failed => self.retry_actions(),
+            Status::Undoing => return self.retry_undo(),
+            state => {
+                return Err(format!(
+                    "only a failed milestone can be retried; it is {state}"
+                ));
+            }
+        }
+        Ok("it goes on from what failed".to_owned())
     }
 
-    fn retry(&mut self) -> Reply {
-        if self.record.state != Status::Failed {
-            return Err(format!(
-                "only a failed milestone can be retried; it is {}",
-                self.record.state
-            ));
-        }
+    fn retry_actions(&mut self) {
         for index in 0..self.record.actions.len() {
             match self.record.actions[index].state {
                 ActionState::Failed => {
                     self.set_failures(index, 0);
-                    self.set_state(index, ActionState::Ready);
+                    if self.took_effect(index) && !self.record.actions[index].mode.repeatable() {
+                        // It must not run again by itself: somebody resolves it, with an output that can be stored.
+                        self.doubt(index, self.now);
+                    } else {
+                        self.set_state(index, ActionState::Ready);
+                    }
                 }
                 ActionState::Skipped => self.set_state(index, ActionState::Pending),
                 _ => {}
             }
         }
-        Ok("it goes on from what failed".to_owned())
+    }
+
+    /// Whether the last attempt of a failed action did its work, and only its output could not be stored.
+    fn took_effect(&self, index: usize) -> bool {
+        let name = &self.record.actions[index].name;
+        self.record
+            .report
+            .iter()
+            .find(|attempt| attempt.action == *name && attempt.phase == Phase::Do)
+            .is_some_and(|attempt| attempt.kind == Some(AttemptKind::Refused))
+    }
+
+    fn retry_undo(&mut self) -> Reply {
+        let mut found = false;
+        for index in 0..self.record.actions.len() {
+            let undo = self.record.actions[index].undo.as_ref();
+            if undo.is_some_and(|undo| undo.state == UndoState::Failed) {
+                found = true;
+                self.set_undo_failures(index, 0);
+                self.set_undo_state(index, UndoState::None);
+            }
+        }
+        if found {
+            Ok("what could not be undone is tried again".to_owned())
+        } else {
+            Err("it is being undone, and no undo has failed for good".to_owned())
+        }
     }
 
     fn resolve(&mut self, name: &str, attempt: Option<i64>, applied: bool, output: &Bson) -> Reply {
@@ -148,6 +178,10 @@ impl Editor<'_> {
                 "too late: attempt {} of `{name}` is not in doubt",
                 attempt.unwrap_or(action.attempts)
             ));
+        }
+        let undone = |undo: &UndoRecord| matches!(undo.state, UndoState::Done | UndoState::Waived);
+        if action.undo.as_ref().is_some_and(undone) {
+            return Err(format!("too late: `{name}` is undone"));
         }
         if applied {
             check_value("the output", output, self.limits.output, "output")
@@ -174,7 +208,11 @@ impl Editor<'_> {
             .action(name)
             .ok_or_else(|| format!("it has no action `{name}`"))?;
         match &action.undo {
-            Some(undo) if undo.state == UndoState::Failed => {
+            Some(undo)
+                if undo.state == UndoState::Failed
+                    || (undo.state == UndoState::None && undo.failures > 0) =>
+            {
+                self.set_undo_at(index, None);
                 self.set_undo_state(index, UndoState::Waived);
                 Ok(format!("`{name}` need not be undone"))
             }

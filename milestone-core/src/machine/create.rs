@@ -32,6 +32,20 @@ pub struct NewMilestone {
     pub labels: BTreeMap<String, String>,
 }
 
+impl NewMilestone {
+    /// A milestone of that type with a new id, without parameters and without labels.
+    #[must_use]
+    pub fn new(kind: impl Into<String>, plan: Plan) -> Self {
+        Self {
+            id: MilestoneId::new(),
+            kind: kind.into(),
+            parameters: Bson::Null,
+            plan,
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
 /// Why a milestone cannot be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -64,6 +78,9 @@ impl MilestoneRecord {
         check_name("a milestone type", &new.kind)?;
         if let MilestoneId::String(id) = &new.id {
             check_id(id)?;
+        }
+        for label in new.labels.keys() {
+            check_label(label)?;
         }
         let actions = new
             .plan
@@ -140,6 +157,19 @@ impl MilestoneRecord {
         self.epoch = 1;
         hold_by(self, lease, &mut Patch::default());
     }
+}
+
+/// Labels are searched by path, so their names must be parts of one.
+fn check_label(name: &str) -> Result<(), GraphError> {
+    check_name("a label", name)?;
+    if !name.contains('.') {
+        return Ok(());
+    }
+    Err(GraphError::Name {
+        what: "a label",
+        name: name.to_owned(),
+        reason: "the name of a label cannot hold a dot",
+    })
 }
 
 fn check_id(id: &str) -> Result<(), GraphError> {

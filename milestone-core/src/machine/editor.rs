@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::{
     limits::Limits,
     patch::Patch,
-    record::{ActionState, MilestoneRecord, Running, Status, UndoState},
+    record::{ActionState, Hold, MilestoneRecord, Running, Status, UndoState},
 };
 
 pub(super) struct Editor<'r> {
@@ -152,6 +152,13 @@ impl<'r> Editor<'r> {
         }
     }
 
+    pub(super) fn set_hold(&mut self, hold: Option<Hold>) {
+        if self.record.hold != hold {
+            set_optional(&mut self.patch, "hold".to_owned(), hold.as_ref());
+            self.record.hold = hold;
+        }
+    }
+
     pub(super) fn set_begin_date(&mut self) {
         if self.record.begin_date.is_none() {
             self.record.begin_date = Some(self.now);
@@ -195,18 +202,18 @@ pub(super) fn encode_all<T: Serialize>(values: &[T]) -> Vec<Bson> {
     values.iter().map(encode).collect()
 }
 
-pub(super) fn set_optional<T: Serialize>(patch: &mut Patch, path: String, value: Option<&T>) {
+pub(super) fn set_optional<T: Serialize>(patch: &mut Patch, field: String, value: Option<&T>) {
     match value {
-        Some(value) => patch.set(path, encode(value)),
-        None => patch.unset(path),
+        Some(value) => patch.set(field, encode(value)),
+        None => patch.unset(field),
     }
 }
 
 /// Counts that are zero are not stored.
-fn set_count(patch: &mut Patch, path: String, count: i64) {
+fn set_count(patch: &mut Patch, field: String, count: i64) {
     if count == 0 {
-        patch.unset(path);
+        patch.unset(field);
     } else {
-        patch.set(path, count);
+        patch.set(field, count);
     }
 }

@@ -190,6 +190,9 @@ pub fn advance(
     if record.lease.is_none() {
         return Err(TransitionError::NotHeld);
     }
+    if !record.inbox.is_empty() && matches!(event, Event::Begin { .. } | Event::HandBack) {
+        return after_mail(record, event, now, limits);
+    }
     let mut editor = Editor::new(record, now, limits);
     match event {
         Event::TakenOver { settle } => editor.take_over(settle),
@@ -209,4 +212,22 @@ pub fn advance(
     }
     editor.propagate();
     Ok(editor.finish())
+}
+
+/// Nothing begins and nothing is handed back while a command is unread: it is carried out first, in the same patch. On a copy, so that
+/// an error leaves the record as it was.
+fn after_mail(
+    record: &mut MilestoneRecord,
+    event: Event,
+    now: DateTime,
+    limits: &Limits,
+) -> Result<Patch, TransitionError> {
+    let mut copy = record.clone();
+    let mut patch = advance(&mut copy, Event::Mail, now, limits)?;
+    let ended = copy.lease.is_none();
+    if !(ended && matches!(event, Event::HandBack)) {
+        patch.merge(advance(&mut copy, event, now, limits)?);
+    }
+    *record = copy;
+    Ok(patch)
 }

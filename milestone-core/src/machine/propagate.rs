@@ -4,8 +4,18 @@ use super::{editor::Editor, undo::unwound};
 use crate::record::{ActionKind, ActionState, MilestoneRecord, Status, Unwind};
 
 impl Editor<'_> {
-    /// Brings everything that is derived up to date. Actions stand behind those they wait for, so one pass is enough.
+    /// Brings everything that is derived up to date, and ends the milestone if nothing is left to do. No command is left unread by
+    /// that: it is answered first, and may prevent the end.
     pub(super) fn propagate(&mut self) {
+        self.derive();
+        if self.record.state.is_terminal() && !self.record.inbox.is_empty() {
+            self.read_mail();
+        }
+        self.conclude();
+    }
+
+    /// What the actions and the milestone are now. Actions stand behind those they wait for, so one pass is enough.
+    pub(super) fn derive(&mut self) {
         self.unwind_after_failure();
         if self.record.unwind.is_some() {
             self.stop_what_has_not_begun();
@@ -14,8 +24,13 @@ impl Editor<'_> {
         }
         let status = status_of(self.record);
         self.set_status(status);
-        if status.is_terminal() {
+    }
+
+    fn conclude(&mut self) {
+        if self.record.state.is_terminal() {
             self.set_end_date(Some(self.now));
+            // Nothing can begin anyway, and a retry is meant to go on.
+            self.set_hold(None);
             if self.record.lease.is_some() {
                 self.release();
             }

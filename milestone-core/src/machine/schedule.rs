@@ -1,6 +1,6 @@
 //! What waits to run, and from when on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bson::DateTime;
 
@@ -9,7 +9,7 @@ use super::{
     editor::{Editor, encode, encode_all},
     undo::{blocked, can_be_undone},
 };
-use crate::record::{ActionState, DEFAULT_QUEUE, Due, MilestoneRecord, Next, Phase, UndoState};
+use crate::record::{ActionState, DEFAULT_QUEUE, Due, MilestoneRecord, Next, UndoState};
 
 /// Something that waits to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,23 +66,13 @@ pub fn due_tasks(record: &MilestoneRecord) -> Vec<DueTask<'_>> {
         .collect()
 }
 
-/// Whether a task may begin now.
-pub(super) fn is_due(record: &MilestoneRecord, task: Task, now: DateTime) -> bool {
-    let arrived = |at: Option<DateTime>| at.is_none_or(|at| at <= now);
-    match task.phase {
-        Phase::Do if record.unwind.is_none() && record.hold.is_none() => {
-            let action = &record.actions[task.action];
-            match action.state {
-                ActionState::Ready => true,
-                ActionState::Backoff => arrived(action.at),
-                _ => false,
-            }
-        }
-        Phase::Do => false,
-        Phase::Undo => due_tasks(record)
-            .iter()
-            .any(|due| due.task == task && arrived(due.at)),
-    }
+/// The tasks that may begin now.
+pub(super) fn due_now(record: &MilestoneRecord, now: DateTime) -> BTreeSet<Task> {
+    due_tasks(record)
+        .into_iter()
+        .filter(|due| due.at.is_none_or(|at| at <= now))
+        .map(|due| due.task)
+        .collect()
 }
 
 /// The entries of a milestone that nobody holds: what a worker must be able to do, and when it should look. One entry for each method

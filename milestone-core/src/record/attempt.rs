@@ -45,10 +45,6 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub(crate) const fn is_do_attempt(self) -> bool {
-        matches!(self, Self::Do)
-    }
-
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "serde hands over a reference"

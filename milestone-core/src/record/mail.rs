@@ -35,7 +35,7 @@ pub enum Order {
     },
     /// Go on after a pause.
     Resume,
-    /// Go on from what failed.
+    /// Go on from what failed: the actions of a failed milestone, or an undo that has failed for good.
     Retry,
     /// Say whether an action in doubt took effect.
     Resolve {
@@ -75,7 +75,7 @@ impl Order {
     #[must_use]
     pub fn accepted_in(&self) -> Vec<Status> {
         match self {
-            Self::Retry => vec![Status::Failed],
+            Self::Retry => vec![Status::Failed, Status::Undoing],
             _ => Status::ALL
                 .into_iter()
                 .filter(|status| !status.is_terminal())

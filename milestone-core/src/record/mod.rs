@@ -29,7 +29,7 @@ pub const DEFAULT_QUEUE: &str = "default";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MilestoneRecord {
-    /// An ObjectId, or the caller's string, which then is the idempotency key.
+    /// An `ObjectId`, or the caller's string, which then is the idempotency key.
     #[serde(rename = "_id")]
     pub id: MilestoneId,
     /// The name of the milestone's type.
@@ -174,9 +174,17 @@ impl MilestoneRecord {
         if let Some(next) = &self.next {
             return &next.queue;
         }
-        let open = |action: &&ActionRecord| !matches!(action.state, ActionState::Completed | ActionState::Skipped);
-        let action = self.actions.iter().find(open).or_else(|| self.actions.first());
-        action.and_then(|action| action.queue.as_deref()).unwrap_or(DEFAULT_QUEUE)
+        let open = |action: &&ActionRecord| {
+            !matches!(action.state, ActionState::Completed | ActionState::Skipped)
+        };
+        let action = self
+            .actions
+            .iter()
+            .find(open)
+            .or_else(|| self.actions.first());
+        action
+            .and_then(|action| action.queue.as_deref())
+            .unwrap_or(DEFAULT_QUEUE)
     }
 
     /// The indices of the last actions, those that nothing waits for.
@@ -193,19 +201,17 @@ impl MilestoneRecord {
             .collect()
     }
 
-    /// Which actions run before the one at `index`, directly or through others.
+    /// Which actions run before the one at `index`, directly or through others; none before one that does not exist.
     #[must_use]
     pub fn ancestors(&self, index: usize) -> Vec<bool> {
         let mut before = vec![false; self.actions.len()];
-        before[index] = true;
-        for at in (0..=index).rev() {
-            if before[at] {
-                for after in &self.actions[at].after {
+        for (at, action) in self.actions.iter().enumerate().take(index + 1).rev() {
+            if at == index || before[at] {
+                for after in &action.after {
                     before[*after as usize] = true;
                 }
             }
         }
-        before[index] = false;
         before
     }
 
