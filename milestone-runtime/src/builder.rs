@@ -36,7 +36,7 @@ pub struct RuntimeBuilder {
 }
 
 /// How often a worker tells that it lives. It is for people only, so it is seldom.
-const HEARTBEAT: Duration = Duration::from_secs(60);
+const HEARTBEAT: Duration = Duration::from_mins(1);
 
 impl RuntimeBuilder {
     pub(crate) fn new(uri: String) -> Self {
@@ -157,7 +157,7 @@ impl RuntimeBuilder {
         let opening = async move {
             let store = match given {
                 Some(store) => store,
-                None => uri::store(&uri, &collection).await?,
+                None => uri::store(&uri, &collection)?,
             };
             let info = store.open().await?;
             Ok::<_, crate::store::StoreError>((store, info))

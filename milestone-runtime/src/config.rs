@@ -43,14 +43,14 @@ impl Config {
                 accepted,
             })
         };
-        if self.lease < Duration::from_millis(100) || self.lease > Duration::from_secs(24 * 3600) {
+        if self.lease < Duration::from_millis(100) || self.lease > Duration::from_hours(24) {
             return setting(
                 "lease",
                 format!("{:?}", self.lease),
                 "a lease is from 100 ms to 24 h; the default is 10 s",
             );
         }
-        if self.poll < Duration::from_millis(1) || self.poll > Duration::from_secs(3600) {
+        if self.poll < Duration::from_millis(1) || self.poll > Duration::from_hours(1) {
             return setting(
                 "poll",
                 format!("{:?}", self.poll),

@@ -174,7 +174,7 @@ fn same_value(a: &Bson, b: &Bson) -> bool {
         (Bson::Array(a), Bson::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_value(a, b))
         }
-        (Bson::Double(a), Bson::Double(b)) => a == b || (a.is_nan() && b.is_nan()),
+        (Bson::Double(a), Bson::Double(b)) => a.total_cmp(b).is_eq() || (a.is_nan() && b.is_nan()),
         (a, b) => a == b,
     }
 }

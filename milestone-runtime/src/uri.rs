@@ -7,7 +7,7 @@ use crate::store::{Store, StoreError, mongodb::MongoStore};
 const ACCEPTED: &str = "accepted are `mongodb://host/database`, `mongodb+srv://host/database`, `sqlite:path/to/file.db` and `memory:`";
 
 /// Makes the store of a URI; it is opened later.
-pub(crate) async fn store(uri: &str, collection: &str) -> Result<Arc<dyn Store>, StoreError> {
+pub(crate) fn store(uri: &str, collection: &str) -> Result<Arc<dyn Store>, StoreError> {
     if uri.starts_with("mongodb://") || uri.starts_with("mongodb+srv://") {
         return Ok(Arc::new(MongoStore::from_uri(uri, Some(collection))?));
     }
@@ -55,8 +55,8 @@ mod tests {
         assert_eq!(without_password("bank.db"), "bank.db");
     }
 
-    #[tokio::test]
-    async fn an_unknown_scheme_says_what_is_accepted() {
+    #[test]
+    fn an_unknown_scheme_says_what_is_accepted() {
         for uri in [
             "postgres://me:secret@host/db",
             "",
@@ -65,7 +65,6 @@ mod tests {
             "memory",
         ] {
             let error = store(uri, "_milestones_")
-                .await
                 .err()
                 .map(|error| error.to_string())
                 .unwrap_or_default();

@@ -5,6 +5,7 @@ mod context;
 mod error;
 mod extract;
 mod returned;
+mod stack;
 
 use std::panic::Location;
 
@@ -21,6 +22,7 @@ pub use milestone_core::{
 };
 pub use returned::{Failure, IntoFailure, Returned};
 pub(crate) use returned::{boxed_failure, encode};
+pub(crate) use stack::readable;
 
 /// An async function that milestones run. `#[action]` implements it for an empty enum of the function's name.
 #[diagnostic::on_unimplemented(

@@ -11,14 +11,14 @@ use bson::Bson;
 use milestone_core::record::{AttemptError, AttemptKind};
 use serde::Serialize;
 
-use super::ActionError;
+use super::{ActionError, stack::readable};
 
 /// An attempt that failed: the error as it is stored, and what it asks for.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Failure {
     /// The error, for people.
-    pub error: AttemptError,
+    pub error: Box<AttemptError>,
     /// What was special about it.
     pub kind: Option<AttemptKind>,
     /// Whether no retry would mend it.
@@ -98,14 +98,14 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFailure for E {
 /// Makes an output into what is stored.
 pub(crate) fn encode<T: Serialize>(output: &T) -> Result<Bson, Failure> {
     bson::serialize_to_bson(output).map_err(|error| Failure {
-        error: AttemptError {
+        error: Box::new(AttemptError {
             kind: "UnstorableOutput".to_owned(),
             message: format!(
                 "the action took effect, but BSON cannot hold its output of type `{}`: {error}",
                 type_name::<T>()
             ),
             ..AttemptError::default()
-        },
+        }),
         kind: Some(AttemptKind::Refused),
         fatal: true,
         retry_after: None,
@@ -131,18 +131,18 @@ fn of_anyhow(error: &anyhow::Error) -> Failure {
     let mut failure = of_error(error.as_ref(), "anyhow::Error");
     if failure.error.backtrace.is_none() && error.backtrace().status() == BacktraceStatus::Captured
     {
-        failure.error.backtrace = Some(error.backtrace().to_string());
+        failure.error.backtrace = Some(readable(&error.backtrace().to_string()));
     }
     failure
 }
 
 fn of_error(error: &(dyn Error + 'static), kind: &str) -> Failure {
     let mut failure = Failure {
-        error: AttemptError {
+        error: Box::new(AttemptError {
             kind: kind.to_owned(),
             message: error.to_string(),
             ..AttemptError::default()
-        },
+        }),
         ..Failure::default()
     };
     let mut next = Some(error);
@@ -168,6 +168,6 @@ fn heed(failure: &mut Failure, error: &ActionError) {
     failure.retry_after = failure.retry_after.or(error.delay());
     if failure.error.location.is_none() {
         failure.error.location = Some(error.location().to_string());
-        failure.error.backtrace = Some(error.backtrace().to_string());
+        failure.error.backtrace = Some(readable(&error.backtrace().to_string()));
     }
 }

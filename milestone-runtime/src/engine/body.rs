@@ -15,13 +15,22 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::message::Message;
 use crate::{
-    action::{ActionFuture, Call, Failure},
+    action::{ActionFuture, Call, Failure, readable},
     registry::Function,
 };
 
 thread_local! {
     /// Set while a body is polled on this thread: where its panic is noted.
-    static PANIC: RefCell<Option<Option<Noted>>> = const { RefCell::new(None) };
+    static PANIC: RefCell<Watch> = const { RefCell::new(Watch::Off) };
+}
+
+/// Whether panics of this thread are a body's, and what the hook has seen of one.
+#[derive(Default)]
+enum Watch {
+    #[default]
+    Off,
+    On,
+    Seen(Noted),
 }
 
 /// What the hook has seen of a panic.
@@ -37,10 +46,10 @@ pub(crate) fn install_panic_hook() {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info: &PanicHookInfo<'_>| {
             PANIC.with_borrow_mut(|slot| {
-                if let Some(noted) = slot {
-                    *noted = Some(Noted {
+                if matches!(slot, Watch::On) {
+                    *slot = Watch::Seen(Noted {
                         location: info.location().map(ToString::to_string),
-                        backtrace: Backtrace::force_capture().to_string(),
+                        backtrace: readable(&Backtrace::force_capture().to_string()),
                     });
                 }
             });
@@ -90,11 +99,11 @@ impl Drop for Guard {
 /// An attempt that was dropped in its middle.
 fn cut_off() -> Failure {
     Failure {
-        error: AttemptError {
+        error: Box::new(AttemptError {
             kind: "Cancelled".to_owned(),
             message: "the attempt was cut off before it ended".to_owned(),
             ..AttemptError::default()
-        },
+        }),
         kind: Some(AttemptKind::Cancelled),
         fatal: false,
         retry_after: None,
@@ -111,7 +120,7 @@ impl Future for Caught {
     type Output = Result<Bson, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        PANIC.set(Some(None));
+        PANIC.set(Watch::On);
         let polled = panic::catch_unwind(AssertUnwindSafe(|| {
             let this = &mut *self;
             if let Some((function, call)) = this.function.take() {
@@ -122,7 +131,10 @@ impl Future for Caught {
                 None => Poll::Pending,
             }
         }));
-        let noted = PANIC.take().flatten();
+        let noted = match PANIC.take() {
+            Watch::Seen(noted) => Some(noted),
+            _ => None,
+        };
         match polled {
             Ok(poll) => poll,
             Err(payload) => {
@@ -136,13 +148,13 @@ impl Future for Caught {
                     (noted.location, Some(noted.backtrace))
                 });
                 Poll::Ready(Err(Failure {
-                    error: AttemptError {
+                    error: Box::new(AttemptError {
                         kind: "panic".to_owned(),
                         message,
                         chain: Vec::new(),
                         backtrace,
                         location,
-                    },
+                    }),
                     kind: Some(AttemptKind::Panic),
                     fatal: false,
                     retry_after: None,

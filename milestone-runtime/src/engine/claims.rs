@@ -46,9 +46,13 @@ impl Engine {
         at
     }
 
+    /// How many milestones may be taken: whoever is held and waits for a place comes first.
+    pub(super) fn free_for_claims(&self) -> usize {
+        self.places.free().saturating_sub(self.queue.len())
+    }
+
     pub(super) fn send_claim(&mut self) {
-        // Whoever waits for a place comes first.
-        let free = self.places.free().saturating_sub(self.queue.len());
+        let free = self.free_for_claims();
         if self.claim_in_flight
             || free == 0
             || !self.wants_claim()
@@ -135,13 +139,13 @@ impl Engine {
             let Some(held) = Held::new(record) else {
                 continue;
             };
-            if for_pass && let Some(pass) = self.passes.front_mut() {
-                pass.take(id.clone());
-            }
             if let Some(old) = self.held.remove(&id) {
                 // This worker's own lease had ended: what it still has of it is void.
                 self.held.insert(id.clone(), old);
                 self.lost(&id);
+            }
+            if for_pass && let Some(pass) = self.passes.front_mut() {
+                pass.take(id.clone());
             }
             self.take(held);
         }

@@ -14,7 +14,7 @@ use super::{
     message::Message,
     method_of,
 };
-use crate::store::{Committed, StoreError};
+use crate::store::{Commit, Committed, StoreError};
 
 /// How many commands with patches are on the wire at once.
 const COMMANDS: usize = 2;
@@ -43,11 +43,7 @@ impl Engine {
             if batch.is_empty() {
                 return;
             }
-            self.commits += 1;
-            let store = Arc::clone(&self.shared.store);
-            self.call(async move { store.commit(batch).await }, |result| {
-                Message::Committed { ids, result }
-            });
+            self.send_batch(ids, batch);
         }
     }
 
@@ -57,19 +53,33 @@ impl Engine {
         result: Result<Vec<Committed>, StoreError>,
     ) {
         self.commits -= 1;
+        let mut unknown = Vec::new();
         match result {
             Ok(results) => {
-                for (id, result) in ids.iter().zip(results) {
-                    self.settle(id, result);
+                let mut why = None;
+                for (id, result) in ids.into_iter().zip(results) {
+                    match result {
+                        Committed::Unknown(error) => {
+                            why = Some(error);
+                            unknown.push(id);
+                        }
+                        result => self.settle(&id, result),
+                    }
+                }
+                if let Some(error) = why {
+                    self.retry_commits(unknown, &error);
+                } else {
+                    self.successful_call();
                 }
             }
-            Err(error) => {
-                let error = Arc::new(error);
-                for id in &ids {
-                    self.settle(id, Committed::Unknown(Arc::clone(&error)));
-                }
-            }
+            Err(error) => self.retry_commits(ids, &error),
         }
+    }
+
+    /// Nobody knows what became of them, so they are sent again after a while.
+    fn retry_commits(&mut self, ids: Vec<MilestoneId>, error: &dyn std::fmt::Display) {
+        let wait = self.failed_call("a commit", error);
+        self.later(wait, Message::CommitAgain { ids });
     }
 
     fn settle(&mut self, id: &MilestoneId, result: Committed) {
@@ -77,21 +87,14 @@ impl Engine {
             return;
         };
         match result {
-            Committed::Done => {
-                self.successful_call();
-                self.done(id);
-            }
+            Committed::Done => self.done(id),
             Committed::Lost => self.lost(id),
             Committed::Mail(record) => {
                 let flying = std::mem::take(&mut held.flying);
                 let pending = std::mem::take(&mut held.pending);
                 self.plan_anew(id, *record, vec![flying, pending], false);
             }
-            Committed::Unknown(error) => {
-                held.unknown = held.unknown.saturating_add(1);
-                let wait = self.failed_call("a commit", &error);
-                self.later(wait, Message::CommitAgain { id: id.clone() });
-            }
+            Committed::Unknown(_) => {}
             Committed::Refused(error) => {
                 tracing::error!(milestone = %id, %error, "the database refuses a change; its parts are sent one by one");
                 self.fetch(id, true);
@@ -99,18 +102,22 @@ impl Engine {
         }
     }
 
-    /// The same commit again, byte for byte.
-    pub(super) fn commit_again(&mut self, id: &MilestoneId) {
-        let Some(held) = self.held.get(id) else {
-            return;
-        };
-        let Some(commit) = held.in_flight.clone() else {
-            return;
-        };
+    /// The same commits again, byte for byte.
+    pub(super) fn commit_again(&mut self, ids: Vec<MilestoneId>) {
+        let commits = ids.into_iter().filter_map(|id| {
+            let commit = self.held.get(&id)?.in_flight.clone()?;
+            Some((id, commit))
+        });
+        let (ids, batch): (Vec<_>, Vec<_>) = commits.unzip();
+        if !batch.is_empty() {
+            self.send_batch(ids, batch);
+        }
+    }
+
+    fn send_batch(&mut self, ids: Vec<MilestoneId>, batch: Vec<Commit>) {
         self.commits += 1;
         let store = Arc::clone(&self.shared.store);
-        let ids = vec![id.clone()];
-        self.call(async move { store.commit(vec![commit]).await }, |result| {
+        self.call(async move { store.commit(batch).await }, |result| {
             Message::Committed { ids, result }
         });
     }
@@ -124,7 +131,6 @@ impl Engine {
         };
         held.rev = commit.rev + 1;
         held.record.rev = held.rev;
-        held.unknown = 0;
         let begins = std::mem::take(&mut held.flying).begins;
         if commit.patch.releases() {
             self.released(id);
@@ -155,7 +161,7 @@ impl Engine {
         {
             self.wake_at(next.at);
         }
-        self.leave(held);
+        self.leave(&held);
     }
 
     /// The lease is another's, or the milestone is gone: its actions are cancelled, and their results do not count.
@@ -172,7 +178,7 @@ impl Engine {
         for (task, _) in &held.waiting {
             self.places.release(&method_of(&held, *task));
         }
-        self.leave(held);
+        self.leave(&held);
     }
 
     fn release_begins(&mut self, held: &Held, change: &Change) {
@@ -258,7 +264,7 @@ impl Engine {
         let id = id.clone();
         let read = async move {
             match store.get(vec![wanted]).await?.pop() {
-                Some(Ok(record)) => Ok(Some(record)),
+                Some(Ok(record)) => Ok(Some(Box::new(record))),
                 Some(Err(unreadable)) => Err(StoreError::Other(unreadable.to_string())),
                 None => Ok(None),
             }
@@ -270,12 +276,12 @@ impl Engine {
         &mut self,
         id: &MilestoneId,
         anew: bool,
-        result: Result<Option<MilestoneRecord>, StoreError>,
+        result: Result<Option<Box<MilestoneRecord>>, StoreError>,
     ) {
         match result {
             Ok(None) => self.lost(id),
-            Ok(Some(record)) if anew => self.after_refusal(id, record),
-            Ok(Some(record)) => self.deliver(id, record),
+            Ok(Some(record)) if anew => self.after_refusal(id, *record),
+            Ok(Some(record)) => self.deliver(id, *record),
             Err(error) if anew => {
                 // Without it nothing can go on; the lease is renewed in the meantime.
                 let _ = self.failed_call("a read", &error);
@@ -286,7 +292,7 @@ impl Engine {
                     store
                         .get(vec![again])
                         .await
-                        .map(|mut found| found.pop().and_then(Result::ok))
+                        .map(|mut found| found.pop().and_then(Result::ok).map(Box::new))
                 };
                 let id = id.clone();
                 self.call(read, move |result| Message::Fetched { id, anew, result });

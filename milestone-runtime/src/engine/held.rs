@@ -49,8 +49,6 @@ pub(super) struct Held {
     pub(super) queued: bool,
     /// Whether it stands in the queue for a commit.
     pub(super) dirty: bool,
-    /// How often in a row the fate of its commit was unknown.
-    pub(super) unknown: u32,
 }
 
 impl Held {
@@ -74,7 +72,6 @@ impl Held {
             careful: false,
             queued: false,
             dirty: false,
-            unknown: 0,
         })
     }
 

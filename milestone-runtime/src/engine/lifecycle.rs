@@ -46,7 +46,7 @@ impl Engine {
                     deadline,
                     cut: false,
                     replies: vec![reply],
-                })
+                });
             }
         }
         for pass in &mut self.passes {
@@ -91,36 +91,28 @@ impl Engine {
 
     /// The grace period is over: what still runs is cut off and handed back.
     fn cut_off_all(&mut self) {
-        let running: Vec<_> = self
-            .held
-            .iter()
-            .flat_map(|(id, held)| {
-                held.bodies
-                    .iter()
-                    .map(|(task, serial)| (id.clone(), *task, *serial))
-            })
-            .collect();
-        let mut cut: Vec<_> = Vec::new();
-        for (id, task, serial) in running {
-            let number = self
-                .held
-                .get(&id)
-                .map_or(0, |held| super::attempt_number(held, task));
-            self.give_up(serial);
+        const MESSAGE: &str = "the worker shut down before the attempt ended";
+        for serial in self.places.all_serials() {
+            self.cut_off(
+                serial,
+                AttemptKind::Cancelled,
+                "Shutdown",
+                MESSAGE.to_owned(),
+            );
             self.places.abort(serial);
-            cut.push((id, task, number));
         }
         // So are attempts that are stored as begun, but whose bodies wait for a renewal.
+        let mut waiting = Vec::new();
         for (id, held) in &mut self.held {
             for (task, number) in std::mem::take(&mut held.waiting) {
                 self.places.release(&super::method_of(held, task));
-                cut.push((id.clone(), task, number));
+                waiting.push((id.clone(), task, number));
             }
         }
-        for (id, task, number) in cut {
+        for (id, task, number) in waiting {
             let error = AttemptError {
                 kind: "Shutdown".to_owned(),
-                message: "the worker shut down before the attempt ended".to_owned(),
+                message: MESSAGE.to_owned(),
                 ..AttemptError::default()
             };
             self.fail(
@@ -128,7 +120,7 @@ impl Engine {
                 task,
                 number,
                 Failure {
-                    error,
+                    error: Box::new(error),
                     kind: Some(AttemptKind::Cancelled),
                     ..Failure::default()
                 },
@@ -139,7 +131,7 @@ impl Engine {
     /// The runtime is gone: bodies are dropped, and the leases end by themselves.
     pub(super) fn close(self) {
         for serial in self.places.all_serials() {
-            self.places.ask_to_stop(std::iter::once(serial));
+            self.places.ask_to_stop(serial);
             self.places.abort(serial);
         }
     }

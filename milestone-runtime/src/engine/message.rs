@@ -37,6 +37,8 @@ pub(crate) enum Message {
     },
     /// A body has taken longer than it may.
     TimedOut { serial: u64 },
+    /// A body was asked to stop, since its milestone is being undone, and the grace period is over.
+    Overdue { serial: u64 },
     /// A body was asked to stop some time ago.
     Abort { serial: u64 },
     Inserted {
@@ -53,8 +55,8 @@ pub(crate) enum Message {
         ids: Vec<MilestoneId>,
         result: Result<Vec<Committed>, StoreError>,
     },
-    /// A commit whose fate is unknown is made again.
-    CommitAgain { id: MilestoneId },
+    /// Commits whose fate is unknown are made again.
+    CommitAgain { ids: Vec<MilestoneId> },
     Renewed {
         request: RenewRequest,
         round_trip: Duration,
@@ -64,7 +66,7 @@ pub(crate) enum Message {
     Fetched {
         id: MilestoneId,
         anew: bool,
-        result: Result<Option<MilestoneRecord>, StoreError>,
+        result: Result<Option<Box<MilestoneRecord>>, StoreError>,
     },
     /// The milestones that somebody waits for were read.
     Watched {

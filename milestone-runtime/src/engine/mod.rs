@@ -56,6 +56,10 @@ pub(crate) struct Shared {
     pub(crate) missed_claims: AtomicU64,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says whether one thing is on its way; they do not exclude each other"
+)]
 pub(crate) struct Engine {
     shared: Arc<Shared>,
     tell: mpsc::UnboundedSender<Message>,
@@ -187,12 +191,13 @@ impl Engine {
             Message::Stop { grace, reply } => self.stop(grace, reply),
             Message::Ended { serial, result } => self.ended(serial, result),
             Message::TimedOut { serial } => self.timed_out(serial),
+            Message::Overdue { serial } => self.overdue(serial),
             Message::Abort { serial } => self.places.abort(serial),
             Message::Inserted { batch, result } => self.inserted(batch, result),
             Message::InsertAgain { batch } => self.inserts.extend(batch),
             Message::Claimed { for_pass, result } => self.claimed(for_pass, result),
             Message::Committed { ids, result } => self.committed(ids, result),
-            Message::CommitAgain { id } => self.commit_again(&id),
+            Message::CommitAgain { ids } => self.commit_again(ids),
             Message::Renewed {
                 request,
                 round_trip,
@@ -224,7 +229,7 @@ impl Engine {
         if !self.held.is_empty() && !self.renewing {
             wake = wake.min(self.renew_at);
         }
-        if self.wants_claim() && !self.claim_in_flight && self.places.free() > 0 {
+        if self.wants_claim() && !self.claim_in_flight && self.free_for_claims() > 0 {
             wake = wake.min(self.claim_at());
         }
         if !self.watchers.is_empty() && !self.watching {
@@ -274,7 +279,7 @@ impl Engine {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(milestone = %id, %error, "an action that is due cannot begin")
+                    tracing::warn!(milestone = %id, %error, "an action that is due cannot begin");
                 }
             }
         }
@@ -288,17 +293,13 @@ impl Engine {
         {
             tracing::warn!(milestone = %id, %error, "a milestone cannot be handed back");
         }
-        if held.record.unwind.is_some() {
-            self.places.ask_to_stop(
-                held.bodies
-                    .iter()
-                    .filter(|(task, _)| **task == Task::to_do(task.action))
-                    .map(|(_, serial)| *serial),
-            );
-        }
+        let unwinding = held.record.unwind.is_some();
         if !held.pending.patch.is_empty() && !held.dirty {
             held.dirty = true;
             self.dirty.push_back(id.clone());
+        }
+        if unwinding {
+            self.stop_siblings(id);
         }
     }
 

@@ -112,11 +112,12 @@ impl Places {
         }
     }
 
-    pub(super) fn ask_to_stop(&self, serials: impl Iterator<Item = u64>) {
-        for body in serials.filter_map(|serial| self.bodies.get(&serial)) {
+    /// Sets the cancellation token of a body, and tells whether it was not set before.
+    pub(super) fn ask_to_stop(&self, serial: u64) -> bool {
+        self.bodies.get(&serial).is_some_and(|body| {
             body.cancel
-                .send_if_modified(|cancelled| !std::mem::replace(cancelled, true));
-        }
+                .send_if_modified(|cancelled| !std::mem::replace(cancelled, true))
+        })
     }
 
     fn ended(&mut self, serial: u64) -> Option<Body> {
@@ -290,36 +291,72 @@ impl Engine {
     }
 
     pub(super) fn timed_out(&mut self, serial: u64) {
-        let Some((id, task, number, method)) = self
-            .places
-            .bodies
-            .get(&serial)
-            .filter(|body| body.owned)
-            .map(|body| (body.id.clone(), body.task, body.number, body.method.clone()))
-        else {
+        let Some(body) = self.places.bodies.get(&serial) else {
             return;
         };
-        self.give_up(serial);
-        let timeout = self
+        let options = self
             .shared
             .registry
-            .get(&method)
-            .and_then(|method| method.options.timeout)
+            .get(&body.method)
+            .map(|method| method.options);
+        let timeout = options
+            .and_then(|options| options.timeout)
             .unwrap_or_default();
+        let message = format!(
+            "the attempt took longer than its timeout of {}",
+            humantime::format_duration(timeout)
+        );
+        self.cut_off(serial, AttemptKind::Timeout, "Timeout", message);
+    }
+
+    /// Its milestone is being undone, and it has not ended within the grace period.
+    pub(super) fn overdue(&mut self, serial: u64) {
+        let message =
+            "the milestone is being undone, and the attempt did not end within the grace period"
+                .to_owned();
+        self.cut_off(serial, AttemptKind::Cancelled, "Cancelled", message);
+    }
+
+    /// Ends an attempt whose body goes on.
+    pub(super) fn cut_off(&mut self, serial: u64, kind: AttemptKind, name: &str, message: String) {
+        let Some(body) = self.places.bodies.get(&serial).filter(|body| body.owned) else {
+            return;
+        };
+        let (id, task, number) = (body.id.clone(), body.task, body.number);
+        self.give_up(serial);
         let error = AttemptError {
-            kind: "Timeout".to_owned(),
-            message: format!(
-                "the attempt took longer than its timeout of {}",
-                humantime::format_duration(timeout)
-            ),
+            kind: name.to_owned(),
+            message,
             ..AttemptError::default()
         };
-        let failure = Failure {
-            error,
-            kind: Some(AttemptKind::Timeout),
-            ..Failure::default()
+        self.fail(
+            &id,
+            task,
+            number,
+            Failure {
+                error: Box::new(error),
+                kind: Some(kind),
+                ..Failure::default()
+            },
+        );
+    }
+
+    /// Asks what still runs of a milestone that is being undone to stop: within the grace period, then it is cut off.
+    pub(super) fn stop_siblings(&mut self, id: &MilestoneId) {
+        let Some(held) = self.held.get(id) else {
+            return;
         };
-        self.fail(&id, task, number, failure);
+        let siblings = held
+            .bodies
+            .iter()
+            .filter(|(task, _)| **task == Task::to_do(task.action))
+            .map(|(_, serial)| *serial);
+        let asked: Vec<u64> = siblings
+            .filter(|serial| self.places.ask_to_stop(*serial))
+            .collect();
+        for serial in asked {
+            self.later(self.shared.config.grace, Message::Overdue { serial });
+        }
     }
 
     /// Forgets a body: its result no longer counts.
@@ -347,7 +384,7 @@ impl Engine {
             .unwrap_or_default()
             + self.shared.config.grace;
         let failed = Failed {
-            error: failure.error,
+            error: *failure.error,
             kind: failure.kind,
             fatal: failure.fatal,
             retry_after: failure.retry_after,
@@ -416,11 +453,11 @@ fn too_large(action: &str, size: usize, limit: usize) -> Failure {
         limit_name: "document",
     };
     Failure {
-        error: AttemptError {
+        error: Box::new(AttemptError {
             kind: "LimitError".to_owned(),
             message: format!("the action took effect, but {limit}; it is not run again"),
             ..AttemptError::default()
-        },
+        }),
         kind: Some(AttemptKind::Refused),
         fatal: true,
         retry_after: None,
@@ -429,11 +466,11 @@ fn too_large(action: &str, size: usize, limit: usize) -> Failure {
 
 fn unregistered(method: &str) -> Failure {
     Failure {
-        error: AttemptError {
+        error: Box::new(AttemptError {
             kind: "Unregistered".to_owned(),
             message: format!("`{method}` was unregistered before its body could begin"),
             ..AttemptError::default()
-        },
+        }),
         kind: None,
         ..Failure::default()
     }

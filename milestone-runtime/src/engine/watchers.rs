@@ -79,7 +79,7 @@ impl Engine {
         for id in ids {
             match by_id.remove(id) {
                 Some(record) if record.state.is_terminal() => {
-                    self.tell_watchers(id, &Ok(Some(Arc::new(record))))
+                    self.tell_watchers(id, &Ok(Some(Arc::new(record))));
                 }
                 Some(_) => {}
                 None => match unreadable.remove(&id.to_string()) {
@@ -103,7 +103,7 @@ impl Engine {
     }
 
     /// A milestone is no longer held here: those who wait for its end, and a pass that took it, are told.
-    pub(super) fn leave(&mut self, held: Held) {
+    pub(super) fn leave(&mut self, held: &Held) {
         let id = held.id().clone();
         let passing = self
             .passes
