@@ -1,17 +1,19 @@
 //! Taking milestones that are due.
 
-use bson::{Bson, Document, doc};
+use std::{cmp::Reverse, collections::HashMap};
+
+use bson::{Bson, DateTime, Document, doc};
 use futures_util::TryStreamExt as _;
 use milestone_core::{
     lease::{self, Seen},
-    record::{Lease, MilestoneId, MilestoneRecord},
+    record::{Lease, MilestoneId, MilestoneRecord, Unreadable},
 };
 use mongodb::error::Error;
 
 use super::{
     connect::Connection,
     errors,
-    read::{self, Concern},
+    read::{self, Concern, Held},
     update::{self, Statement},
 };
 use crate::store::{ClaimRequest, Claimed, StoreError};
@@ -19,19 +21,24 @@ use crate::store::{ClaimRequest, Claimed, StoreError};
 /// How many candidates are looked at for one that is taken, so that workers do not all fight over the first ones.
 const SPREAD: usize = 3;
 
+/// How many documents are read at once to get past those that cannot be read.
+const MOST_READ: usize = 256;
+
 /// What is due for the worker. The index leads to what is due for anybody in its queues.
-fn candidates(request: &ClaimRequest) -> Document {
+fn candidates(request: &ClaimRequest, except: &[MilestoneId]) -> Document {
     let methods: Vec<&str> = request
         .methods
         .iter()
         .map(String::as_str)
         .chain([""])
         .collect();
-    let except: Vec<Bson> = request.except.iter().cloned().map(Bson::from).collect();
+    let except: Vec<Bson> = except.iter().cloned().map(Bson::from).collect();
+    let queue = doc! { "$in": &request.queues };
+    let due = doc! { "queue": queue.clone(), "method": { "$in": methods }, "at": { "$lte": request.now } };
     let mut filter = doc! {
-        "next.queue": { "$in": &request.queues },
+        "next.queue": queue,
         "next.at": { "$lte": request.now },
-        "due": { "$elemMatch": { "method": { "$in": methods }, "at": { "$lte": request.now } } },
+        "due": { "$elemMatch": due },
         // Others are not milestones, and there is no way to leave them out by their id.
         "_id": { "$type": ["objectId", "string"], "$nin": except },
     };
@@ -65,40 +72,46 @@ fn filter(id: &MilestoneId, seen: &Seen) -> Document {
 
 /// Whether it may be taken as it is now: between the look at the index and the reading of the document it may have changed.
 fn may_be_taken(record: &MilestoneRecord, request: &ClaimRequest) -> bool {
-    let is_wanted = record
+    let is_in_time = |at: DateTime| at <= request.now;
+    let is_wanted = |queue: &String| request.queues.contains(queue);
+    let is_known = |method: &String| method.is_empty() || request.methods.contains(method);
+    let is_first = record
         .next
         .as_ref()
-        .is_some_and(|next| next.at <= request.now && request.queues.contains(&next.queue));
-    let is_known = |method: &String| method.is_empty() || request.methods.contains(method);
+        .is_some_and(|next| is_in_time(next.at) && is_wanted(&next.queue));
     let is_due = record
         .due
         .iter()
-        .any(|due| due.at <= request.now && is_known(&due.method));
+        .any(|due| is_in_time(due.at) && is_wanted(&due.queue) && is_known(&due.method));
     let is_free = match (&record.lease, request.expired_before) {
         (None, _) => true,
         (Some(lease), Some(before)) => lease.until < before,
         (Some(_), None) => false,
     };
-    is_wanted && is_due && is_free
+    is_first && is_due && is_free
 }
 
-/// Spreads the candidates; those of a higher priority come first all the same.
-fn spread(mut candidates: Vec<(MilestoneId, i64)>, limit: usize) -> Vec<MilestoneId> {
+/// Spreads the candidates, which come in the order of time. Those of a higher priority come first all the same.
+fn spread(candidates: Vec<(MilestoneId, i64)>, room: usize) -> Vec<MilestoneId> {
+    let mut candidates: Vec<_> = candidates.into_iter().enumerate().collect();
     fastrand::shuffle(&mut candidates);
-    candidates.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));
-    candidates.truncate(limit);
-    candidates.into_iter().map(|(id, _)| id).collect()
+    candidates.sort_by_key(|(_, (_, priority))| Reverse(*priority));
+    candidates.truncate(room);
+    candidates.sort_by_key(|(place, (_, priority))| (Reverse(*priority), *place));
+    candidates.into_iter().map(|(_, (id, _))| id).collect()
 }
 
 async fn look(
     connection: &Connection,
     request: &ClaimRequest,
+    except: &[MilestoneId],
+    room: usize,
 ) -> Result<Vec<(MilestoneId, i64)>, Error> {
-    let limit = u32::try_from(request.limit.saturating_mul(SPREAD)).unwrap_or(u32::MAX);
+    let limit = u32::try_from(room.saturating_mul(SPREAD)).unwrap_or(u32::MAX);
     // What is due first comes first, so that no queue starves behind another.
     let find = connection
         .milestones
-        .find(candidates(request))
+        .find(candidates(request, except))
         .with_options(Concern::Local.options())
         .projection(doc! { "priority": 1 })
         .sort(doc! { "next.at": 1 })
@@ -144,54 +157,81 @@ pub(super) async fn claim(
     request: &ClaimRequest,
 ) -> Result<Claimed, StoreError> {
     let mut claimed = Claimed::default();
-    if request.limit == 0 {
-        return Ok(claimed);
+    let mut except = request.except.clone();
+    let mut room = request.limit;
+    while room > 0 {
+        let candidates = look(connection, request, &except, room)
+            .await
+            .map_err(|error| connection.error(error))?;
+        if candidates.is_empty() {
+            break;
+        }
+        let ids = spread(candidates, room);
+        let mut taking = prepare(connection, request, ids, &mut claimed).await?;
+        taking.truncate(request.limit);
+        take_all(connection, taking, &request.token, &mut claimed).await?;
+        let known = except.len() - request.except.len();
+        if !claimed.records.is_empty() || claimed.unreadable.len() == known {
+            break;
+        }
+        // All that was read is of no use: what can be read may be behind it.
+        except.extend(claimed.unreadable[known..].iter().map(|(id, _)| id.clone()));
+        room = (room * 2).min(MOST_READ.max(room));
     }
-    let candidates = look(connection, request)
-        .await
-        .map_err(|error| connection.error(error))?;
-    if candidates.is_empty() {
-        return Ok(claimed);
-    }
-    let ids = spread(candidates, request.limit);
+    Ok(claimed)
+}
+
+/// Reads the candidates whole, and says how each would be taken.
+async fn prepare(
+    connection: &Connection,
+    request: &ClaimRequest,
+    ids: Vec<MilestoneId>,
+    claimed: &mut Claimed,
+) -> Result<Vec<Taking>, StoreError> {
     let documents = read::documents(connection, &ids, None, Concern::Local).await;
     let documents = documents.map_err(|error| connection.error(error))?;
-    claimed.missed = ids.len() - documents.len();
-    let mut taking = Vec::with_capacity(documents.len());
-    for document in documents {
-        match (read::record(&document), read::id(&document)) {
-            (Ok(record), _) if may_be_taken(&record, request) => {
+    let mut by_id: HashMap<_, _> = documents
+        .into_iter()
+        .filter_map(|document| Some((read::id(&document)?, document)))
+        .collect();
+    let mut taking = Vec::with_capacity(by_id.len());
+    for id in ids {
+        match by_id.remove(&id).map(|document| read::record(&document)) {
+            Some(Ok(record)) if may_be_taken(&record, request) => {
                 taking.push(
                     Taking::new(record, request)
                         .map_err(|error| StoreError::Other(error.to_string()))?,
                 );
             }
-            (Err(unreadable), Some(id)) => claimed.unreadable.push((id, unreadable)),
-            _ => claimed.missed += 1,
+            Some(Err(unreadable)) => claimed.unreadable.push((id, unreadable)),
+            Some(Ok(_)) | None => claimed.missed += 1,
         }
     }
+    Ok(taking)
+}
+
+/// Takes milestones in as few commands as the limits allow. What was taken is told even if another command failed, since nobody else
+/// will look at it before the lease ends.
+async fn take_all(
+    connection: &Connection,
+    mut taking: Vec<Taking>,
+    token: &str,
+    claimed: &mut Claimed,
+) -> Result<(), StoreError> {
     let mut failure = None;
     for range in update::commands(
         taking
             .iter()
             .map(|taking| taking.statement.as_bytes().len()),
-    )
-    .into_iter()
-    .rev()
-    {
-        let part = taking.split_off(range.start);
-        match take(connection, part, &request.token).await {
-            Ok((records, missed)) => {
-                claimed.records.extend(records);
-                claimed.missed += missed;
-            }
-            Err(error) => failure = Some(error),
+    ) {
+        let part = taking.drain(..range.len()).collect();
+        if let Err(error) = take(connection, part, token, claimed).await {
+            failure = Some(error);
         }
     }
     match failure {
-        // What was taken must reach the worker, since nobody else will look at it before the lease ends.
         Some(error) if claimed.records.is_empty() => Err(error),
-        _ => Ok(claimed),
+        _ => Ok(()),
     }
 }
 
@@ -200,44 +240,56 @@ async fn take(
     connection: &Connection,
     part: Vec<Taking>,
     token: &str,
-) -> Result<(Vec<MilestoneRecord>, usize), StoreError> {
+    claimed: &mut Claimed,
+) -> Result<(), StoreError> {
     let reply = update::send(connection, part.iter().map(|taking| &taking.statement)).await;
-    if reply
-        .as_ref()
-        .is_ok_and(|reply| reply.is_complete(part.len()))
-    {
-        return Ok((part.into_iter().map(|taking| taking.record).collect(), 0));
-    }
-    let reply = match reply {
+    let mut refusals = HashMap::new();
+    let mut failure = None;
+    match reply {
+        Ok(reply) if reply.is_complete(part.len()) => {
+            claimed
+                .records
+                .extend(part.into_iter().map(|taking| taking.record));
+            return Ok(());
+        }
+        Ok(reply) => {
+            let for_good = reply
+                .write_errors
+                .into_iter()
+                .filter(|error| errors::is_for_good(error.code));
+            refusals.extend(for_good.map(|error| (error.index, error.text())));
+        }
         Err(error) if errors::never_sent(&error) => return Err(connection.error(error)),
-        reply => reply,
-    };
+        Err(error) => failure = Some(error),
+    }
     let ids: Vec<_> = part.iter().map(|taking| taking.record.id.clone()).collect();
     let held = read::held(connection, &ids)
         .await
         .map_err(|error| connection.error(error))?;
-    let all = part.len();
-    let records: Vec<_> = part
-        .into_iter()
-        .map(|taking| taking.record)
-        .filter(|record| {
-            held.get(&record.id)
-                .is_some_and(|held| held.token.as_deref() == Some(token) && held.rev == record.rev)
-        })
-        .collect();
-    match reply {
-        Err(error) if records.is_empty() => Err(connection.error(error)),
-        _ => {
-            let missed = all - records.len();
-            Ok((records, missed))
+    let before = claimed.records.len();
+    for (index, Taking { record, .. }) in part.into_iter().enumerate() {
+        let is_ours = |held: &Held| held.token.as_deref() == Some(token) && held.rev == record.rev;
+        if held.get(&record.id).is_some_and(is_ours) {
+            claimed.records.push(record);
+        } else if let Some(reason) = refusals.remove(&index) {
+            let reason = format!("the database does not let it be changed: {reason}");
+            let unreadable = Unreadable {
+                id: record.id.to_string(),
+                reason,
+            };
+            claimed.unreadable.push((record.id, unreadable));
+        } else {
+            claimed.missed += 1;
         }
+    }
+    match failure {
+        Some(error) if claimed.records.len() == before => Err(connection.error(error)),
+        _ => Ok(()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use bson::DateTime;
-
     use super::*;
 
     fn request() -> ClaimRequest {
@@ -250,21 +302,23 @@ mod tests {
             queues: vec!["default".to_owned()],
             methods: vec!["debit".to_owned()],
             expired_before: None,
-            except: vec!["held".into()],
+            except: vec![],
         }
     }
 
     #[test]
     fn candidates_are_due_known_free_and_not_excepted() {
         let now = DateTime::from_millis(100);
+        let queue = doc! { "$in": ["default"] };
+        let due = doc! { "queue": queue.clone(), "method": { "$in": ["debit", ""] }, "at": { "$lte": now } };
         let mut expected = doc! {
-            "next.queue": { "$in": ["default"] },
+            "next.queue": queue,
             "next.at": { "$lte": now },
-            "due": { "$elemMatch": { "method": { "$in": ["debit", ""] }, "at": { "$lte": now } } },
+            "due": { "$elemMatch": due },
             "_id": { "$type": ["objectId", "string"], "$nin": ["held"] },
             "lease": null,
         };
-        assert_eq!(candidates(&request()), expected);
+        assert_eq!(candidates(&request(), &["held".into()]), expected);
         let before = DateTime::from_millis(50);
         expected.remove("lease");
         expected.insert(
@@ -274,13 +328,11 @@ mod tests {
                 doc! { "lease.until": { "$lt": before } },
             ],
         );
-        assert_eq!(
-            candidates(&ClaimRequest {
-                expired_before: Some(before),
-                ..request()
-            }),
-            expected
-        );
+        let request = ClaimRequest {
+            expired_before: Some(before),
+            ..request()
+        };
+        assert_eq!(candidates(&request, &["held".into()]), expected);
     }
 
     #[test]
@@ -300,12 +352,25 @@ mod tests {
     }
 
     #[test]
-    fn a_higher_priority_comes_first() {
-        let candidates: Vec<_> = (0..9)
-            .map(|number| (MilestoneId::from(format!("{number}")), number % 3))
-            .collect();
-        let mut taken = spread(candidates, 3);
-        taken.sort();
-        assert_eq!(taken, ["2".into(), "5".into(), "8".into()]);
+    fn a_higher_priority_comes_first_then_what_is_due_first() {
+        let candidates = |priority: fn(i64) -> i64| {
+            (0..9)
+                .map(|number| (MilestoneId::from(format!("{number}")), priority(number)))
+                .collect()
+        };
+        let expected: [MilestoneId; 3] = ["2".into(), "5".into(), "8".into()];
+        assert_eq!(spread(candidates(|number| number % 3), 3), expected);
+        assert!(spread(candidates(|_| 0), 5).is_sorted());
+    }
+
+    #[test]
+    fn candidates_are_spread() {
+        let firsts = (0..200).map(|_| {
+            let candidates = (0..6)
+                .map(|number| (MilestoneId::from(format!("{number}")), 0))
+                .collect();
+            spread(candidates, 2).remove(0)
+        });
+        assert!(firsts.collect::<std::collections::HashSet<_>>().len() > 3);
     }
 }

@@ -186,12 +186,6 @@ impl Failure {
     }
 }
 
-impl WriteError {
-    fn text(&self) -> String {
-        format!("{} (code {})", self.message, self.code)
-    }
-}
-
 /// Reads what became of patches, since the reply does not tell it.
 async fn settle(connection: &Connection, part: &[Sending<'_>], failure: Failure) -> Vec<Committed> {
     let ids: Vec<_> = part

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use bson::RawDocumentBuf;
+use bson::{Bson, RawDocumentBuf, Timestamp};
 use milestone_core::record::{MilestoneId, MilestoneRecord};
 use mongodb::error::{Error, ErrorKind, IndexedWriteError, InsertManyError};
 
@@ -18,6 +18,11 @@ fn encode(record: &MilestoneRecord) -> Result<RawDocumentBuf, String> {
     if nesting::is_too_deep(&document, 0) {
         return Err(nesting::TOO_DEEP.to_owned());
     }
+    if let Some((key, _)) = document.iter().find(|(_, value)| is_empty_timestamp(value)) {
+        return Err(format!(
+            "`{key}` is an empty timestamp, in whose place MongoDB would put the present time"
+        ));
+    }
     let document = RawDocumentBuf::try_from(&document).map_err(|error| error.to_string())?;
     match document.as_bytes().len() {
         size if size > MAX_DOCUMENT => Err(format!(
@@ -25,6 +30,16 @@ fn encode(record: &MilestoneRecord) -> Result<RawDocumentBuf, String> {
         )),
         _ => Ok(document),
     }
+}
+
+fn is_empty_timestamp(value: &Bson) -> bool {
+    matches!(
+        value,
+        Bson::Timestamp(Timestamp {
+            time: 0,
+            increment: 0
+        })
+    )
 }
 
 fn refused(reason: impl Into<String>) -> Insertion {

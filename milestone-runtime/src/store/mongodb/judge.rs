@@ -18,19 +18,16 @@ pub(super) enum Verdict {
 
 /// Judges by what holds now; `None`: there is no such document.
 ///
-/// Under a token only its worker writes, and never two different patches for one `rev`. So a higher `rev` under the token is this
-/// patch's doing. Without a lease `rev` + 1 is, too, if the patch gives the lease up: whoever else had moved `rev` on would have left a
-/// token there first. Further on nobody can tell, and to have lost a milestone that one gives up harms nothing.
+/// Under a token only its worker writes, and never two different patches for one `rev`. So `rev` + 1 under the token is this patch's
+/// doing. Without a lease it is, too, if the patch gives the lease up: whoever else had moved `rev` on would have left a token there
+/// first. Further on nobody can tell, and to have lost a milestone that one gives up harms nothing. A `rev` before the patch means that
+/// the database has lost what it acknowledged.
 pub(super) fn judge(commit: &Commit, now: Option<&Held>) -> Verdict {
     let Some(now) = now else { return Verdict::Lost };
     match &now.token {
-        Some(token) if *token == commit.token => {
-            if now.rev > commit.rev {
-                Verdict::Done
-            } else if now.rev < commit.rev {
-                // The database has lost what it acknowledged.
-                Verdict::Lost
-            } else if commit.patch.mail().is_some_and(|mail| mail != now.mail) {
+        Some(token) if *token == commit.token && now.rev == commit.rev + 1 => Verdict::Done,
+        Some(token) if *token == commit.token && now.rev == commit.rev => {
+            if commit.patch.mail().is_some_and(|mail| mail != now.mail) {
                 Verdict::Mail
             } else {
                 Verdict::Open
@@ -81,7 +78,7 @@ mod tests {
     fn under_the_token_the_rev_tells() {
         for judged in [keeps, releases] {
             assert_eq!(judged(Some(&now(Some("mine"), 6))), Verdict::Done);
-            assert_eq!(judged(Some(&now(Some("mine"), 9))), Verdict::Done);
+            assert_eq!(judged(Some(&now(Some("mine"), 7))), Verdict::Lost);
             assert_eq!(judged(Some(&now(Some("mine"), 5))), Verdict::Open);
             assert_eq!(judged(Some(&now(Some("mine"), 4))), Verdict::Lost);
         }

@@ -9,6 +9,9 @@ const MAX_LEVELS: usize = 180;
 /// and the operator, less the path that the operator names.
 pub(super) const OF_UPDATES: usize = 4;
 
+/// What stands around a command in the inbox: as [`OF_UPDATES`], the inbox and its modifier.
+pub(super) const OF_COMMANDS: usize = OF_UPDATES + 2;
+
 /// Why such a value is not stored.
 pub(super) const TOO_DEEP: &str =
     "a document or a list in it is nested deeper than the 180 levels that MongoDB stores";

@@ -3,10 +3,11 @@
 use bson::{Bson, Document, doc};
 use milestone_core::{
     limits::MAX_INBOX,
-    record::{Command, MilestoneId, MilestoneRecord, Status},
+    record::{Command, MilestoneId, MilestoneRecord, Order, Status},
 };
+use mongodb::error::{ErrorKind, WriteFailure};
 
-use super::{connect::Connection, read};
+use super::{connect::Connection, errors, nesting, read};
 use crate::store::{Sent, StoreError};
 
 /// How often it is tried again when the milestone changes hands in between.
@@ -71,15 +72,37 @@ fn step(record: &MilestoneRecord, command: &Command, encoded: &Document) -> Step
     Step::Write { filter, update }
 }
 
+/// The command as it is stored. The value in it goes past serde, which would take `{ "$date": .. }` and its like for extended JSON.
+fn encode(command: &Command) -> Result<Document, StoreError> {
+    let refused = |reason: String| StoreError::Refused { reason };
+    let mut command = command.clone();
+    let value = match &mut command.order {
+        Order::Resolve { output, .. } => Some(std::mem::replace(output, Bson::Null)),
+        _ => None,
+    };
+    let mut encoded =
+        bson::serialize_to_document(&command).map_err(|error| refused(error.to_string()))?;
+    if let Some(value) = value {
+        let order = encoded
+            .get_document_mut("order")
+            .and_then(|order| order.get_document_mut("resolve"));
+        order
+            .map_err(|error| refused(error.to_string()))?
+            .insert("output", value);
+    }
+    if nesting::is_too_deep(&encoded, nesting::OF_COMMANDS) {
+        return Err(refused(nesting::TOO_DEEP.to_owned()));
+    }
+    Ok(encoded)
+}
+
 /// Puts a command into the inbox, once.
 pub(super) async fn send(
     connection: &Connection,
     id: &MilestoneId,
     command: &Command,
 ) -> Result<Sent, StoreError> {
-    let encoded = bson::serialize_to_document(command).map_err(|error| StoreError::Refused {
-        reason: error.to_string(),
-    })?;
+    let encoded = encode(command)?;
     for _ in 0..TRIES {
         let documents = read::documents(
             connection,
@@ -97,12 +120,7 @@ pub(super) async fn send(
         match step(&record, command, &encoded) {
             Step::Over(sent) => return Ok(sent),
             Step::Write { filter, update } => {
-                let written = connection.milestones.update_one(filter, update).await;
-                if written
-                    .map_err(|error| connection.error(error))?
-                    .matched_count
-                    > 0
-                {
+                if write(connection, filter, update).await? {
                     return Ok(Sent::Delivered);
                 }
             }
@@ -114,10 +132,31 @@ pub(super) async fn send(
     )))
 }
 
+/// Whether the milestone was still as it was seen.
+async fn write(
+    connection: &Connection,
+    filter: Document,
+    update: Document,
+) -> Result<bool, StoreError> {
+    match connection.milestones.update_one(filter, update).await {
+        Ok(written) => Ok(written.matched_count > 0),
+        Err(error) => Err(match &*error.kind {
+            ErrorKind::Write(WriteFailure::WriteError(refusal))
+                if errors::is_for_good(refusal.code) =>
+            {
+                StoreError::Refused {
+                    reason: format!("{} (code {})", refusal.message, refusal.code),
+                }
+            }
+            _ => connection.error(error),
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bson::DateTime;
-    use milestone_core::record::{Lease, Next, Order};
+    use milestone_core::record::{Lease, Next};
 
     use super::*;
 
@@ -227,5 +266,32 @@ mod tests {
         assert_eq!(over(&full), Sent::Full);
         full.inbox.push(command());
         assert_eq!(over(&full), Sent::Delivered);
+    }
+
+    #[test]
+    fn a_value_in_a_command_is_stored_as_it_is() {
+        let value = doc! { "$date": 1, "a.b": { "$oid": "x" } };
+        let order = Order::Resolve {
+            action: "debit".to_owned(),
+            attempt: None,
+            applied: true,
+            output: value.clone().into(),
+        };
+        let expected = doc! {
+            "id": "c", "by": "ann", "at": DateTime::from_millis(9),
+            "order": { "resolve": { "action": "debit", "applied": true, "output": value } },
+        };
+        let encoded = encode(&Command { order, ..command() }).unwrap();
+        assert_eq!(
+            bson::RawDocumentBuf::try_from(&encoded)
+                .unwrap()
+                .as_bytes()
+                .len(),
+            bson::RawDocumentBuf::try_from(&expected)
+                .unwrap()
+                .as_bytes()
+                .len()
+        );
+        assert_eq!(encoded.get("order"), expected.get("order"));
     }
 }

@@ -87,6 +87,11 @@ impl Reply {
 }
 
 impl WriteError {
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        format!("{} (code {})", self.message, self.code)
+    }
+
     fn read(error: &Document) -> Self {
         Self {
             index: error.get("index").map_or(0, number),

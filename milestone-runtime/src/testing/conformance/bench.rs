@@ -15,6 +15,7 @@ use milestone_core::{
 use super::Subject;
 use crate::store::{
     ClaimRequest, Claimed, Commit, Committed, Insertion, RenewRequest, Renewed, Sent, Store,
+    StoreError,
 };
 
 /// How long the leases of the checks are, in milliseconds.
@@ -99,6 +100,13 @@ impl Bench {
                 "not inserted: {insertion:?}"
             );
         }
+    }
+
+    /// Whether the store refuses a record for good, and says so.
+    pub(super) async fn refuses(&self, record: MilestoneRecord) -> bool {
+        let told = self.store.insert(vec![Arc::new(record)]).await;
+        let told = told.expect("an insert is answered");
+        matches!(&told[..], [Insertion::Refused(error)] if matches!(**error, StoreError::Refused { .. }))
     }
 
     /// Stores a milestone of one action that the worker holds with that token, and gives it as it is stored.

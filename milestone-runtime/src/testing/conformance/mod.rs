@@ -49,6 +49,11 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Reads a document as it is.
     fn raw(&self, id: MilestoneId) -> SubjectFuture<'_, Option<Document>>;
+
+    /// Whether it has the types of BSON that nothing makes any more: undefined, symbol, pointer.
+    fn has_deprecated_types(&self) -> bool {
+        true
+    }
 }
 
 /// One thing that a store must do.

@@ -116,6 +116,9 @@ async fn assert_kept_as_parameters(bench: &Bench, values: Vec<Bson>) {
         let id = format!("m{number:03}");
         let mut record = bench.record(id.as_str());
         record.parameters = value.clone();
+        if is_empty_timestamp(&value) && bench.refuses(record.clone()).await {
+            continue;
+        }
         bench.insert(vec![record]).await;
         let claimed = bench.claim_all(&bench.request("w1", 1)).await;
         assert_eq!(
@@ -135,6 +138,15 @@ async fn assert_kept_as_parameters(bench: &Bench, values: Vec<Bson>) {
             &value,
         );
     }
+}
+
+/// MongoDB puts the present time in its place where it is a field of the document itself. A store may refuse it there.
+fn is_empty_timestamp(value: &Bson) -> bool {
+    let empty = Timestamp {
+        time: 0,
+        increment: 0,
+    };
+    *value == Bson::Timestamp(empty)
 }
 
 /// Through a patch.
@@ -187,9 +199,23 @@ fn keys() -> Vec<Bson> {
     values
 }
 
+/// The values of all types that the subject has.
+fn values_for(bench: &Bench) -> Vec<Bson> {
+    let mut values = values();
+    if !bench.subject.has_deprecated_types() {
+        values.retain(|value| {
+            !matches!(
+                value,
+                Bson::Undefined | Bson::Symbol(_) | Bson::DbPointer(_)
+            )
+        });
+    }
+    values
+}
+
 pub(super) async fn of_every_type_as_parameters(bench: Bench) {
-    assert_kept_as_parameters(&bench, values()).await;
-    let all: Document = values()
+    assert_kept_as_parameters(&bench, values_for(&bench)).await;
+    let all: Document = values_for(&bench)
         .into_iter()
         .enumerate()
         .map(|(number, value)| (number.to_string(), value))
@@ -201,7 +227,7 @@ pub(super) async fn of_every_type_as_parameters(bench: Bench) {
 }
 
 pub(super) async fn of_every_type_as_outputs(bench: Bench) {
-    assert_kept_as_outputs(&bench, values()).await;
+    assert_kept_as_outputs(&bench, values_for(&bench)).await;
 }
 
 pub(super) async fn with_any_keys(bench: Bench) {
