@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::store::{Store, StoreError, mongodb::MongoStore};
+use crate::store::{Store, StoreError, mongodb::MongoStore, sqlite::SqliteStore};
 
 const ACCEPTED: &str = "accepted are `mongodb://host/database`, `mongodb+srv://host/database`, `sqlite:path/to/file.db` and `memory:`";
 
@@ -16,10 +16,10 @@ pub(crate) fn store(uri: &str, collection: &str) -> Result<Arc<dyn Store>, Store
         if path.is_empty() {
             return Err(wrong(uri, "it names no file"));
         }
-        return Err(wrong(uri, "the embedded store is on its way"));
+        return Ok(Arc::new(SqliteStore::open_file(path, collection)?));
     }
     if uri == "memory:" {
-        return Err(wrong(uri, "the embedded store is on its way"));
+        return Ok(Arc::new(SqliteStore::memory(collection)?));
     }
     Err(wrong(uri, "its scheme is not known"))
 }

@@ -1,0 +1,180 @@
+//! Who lives: each worker holds a lock on a file of its own, which ends with its process.
+//!
+//! Workers hold their files shared, so that two stores may serve one worker. Whoever wants to know about another tries to lock its file
+//! alone: that works only where nobody holds it, and then the file is of no more use and is removed under that lock. The identity of a
+//! worker is new at each start, so only a worker that is about to take its first lease makes a file again.
+
+use std::{
+    collections::HashMap,
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{super::StoreError, names::Database};
+
+/// The longest name of a file that all file systems take, less room for a hash.
+const MAX_NAME: usize = 200;
+
+/// How often a file is tried that somebody else looks at.
+const TRIES: usize = 1_000;
+
+/// The locks that this store holds.
+#[derive(Debug)]
+pub(super) struct Alive {
+    database: Arc<Database>,
+    held: HashMap<String, (PathBuf, File)>,
+}
+
+impl Alive {
+    pub(super) fn new(database: Arc<Database>) -> Self {
+        Self {
+            database,
+            held: HashMap::new(),
+        }
+    }
+
+    /// Says that this worker lives, from now on. It must be said before anything is stored that it holds.
+    pub(super) fn hold(&mut self, owner: &str) -> Result<(), StoreError> {
+        if self.held.contains_key(owner) {
+            return Ok(());
+        }
+        let Some(folder) = self.database.folder() else {
+            return Ok(());
+        };
+        let path = folder.join(file_name(owner));
+        let file = lock(&folder, &path).map_err(|error| StoreError::Unsupported {
+            server: self.database.place.to_string(),
+            reason: format!("the file `{}`, by which others see that this worker lives, cannot be locked: {error}", path.display()),
+        })?;
+        self.held.insert(owner.to_owned(), (path, file));
+        Ok(())
+    }
+
+    /// Says no more that it lives.
+    pub(super) fn let_go(&mut self, owner: &str) {
+        if let Some((path, file)) = self.held.remove(owner) {
+            drop(file);
+            is_free(&path);
+        }
+    }
+
+    /// Removes the files of the dead that had no lease.
+    pub(super) fn sweep(&self) {
+        let files = self
+            .database
+            .folder()
+            .and_then(|folder| folder.read_dir().ok());
+        for file in files.into_iter().flatten().flatten() {
+            is_free(&file.path());
+        }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        let owners: Vec<String> = self.held.keys().cloned().collect();
+        for owner in &owners {
+            self.let_go(owner);
+        }
+        if let (false, Some(folder)) = (owners.is_empty(), self.database.folder()) {
+            // It stays where others have files in it.
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Tells whether a worker is dead for sure.
+pub(super) fn is_dead(folder: Option<&Path>, owner: &str) -> bool {
+    folder.is_some_and(|folder| is_free(&folder.join(file_name(owner))))
+}
+
+/// Tells whether nobody holds the file, and removes it then.
+fn is_free(path: &Path) -> bool {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) => return error.kind() == ErrorKind::NotFound,
+    };
+    if file.try_lock().is_err() {
+        // Held, or nobody can know.
+        return false;
+    }
+    // Only while locked, so that a worker that has just made the file and waits for the lock sees that it is gone. If it cannot be
+    // removed, it stays, and is free.
+    let _ = std::fs::remove_file(path);
+    true
+}
+
+/// Makes the file and locks it, until what is locked is what stands in the folder.
+fn lock(folder: &Path, path: &Path) -> io::Result<File> {
+    for _ in 0..TRIES {
+        std::fs::create_dir_all(folder)?;
+        let file = match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+        {
+            Ok(file) => file,
+            // Somebody has just removed the empty folder.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            Ok(()) if is_at(&file, path) => return Ok(file),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(2)),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::new(
+        ErrorKind::TimedOut,
+        "somebody else has it locked",
+    ))
+}
+
+/// Whether the open file is the one at the path.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), path.metadata()) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// Whether the open file is the one at the path: one that was removed is not replaced, as only its worker makes it.
+#[cfg(not(unix))]
+fn is_at(_file: &File, path: &Path) -> bool {
+    path.exists()
+}
+
+/// The name of a worker's file. Every system takes it, and no other worker's is the same.
+fn file_name(owner: &str) -> String {
+    use std::fmt::Write;
+    let mut name = String::new();
+    for byte in owner.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(name, "%{byte:02x}");
+        }
+    }
+    if name.len() > MAX_NAME {
+        name.truncate(MAX_NAME);
+        let _ = write!(name, "%-{:016x}", hash(owner));
+    }
+    name.push_str(".lock");
+    name
+}
+
+/// FNV-1a, which is the same in every build.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

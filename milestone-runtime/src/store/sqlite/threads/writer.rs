@@ -1,0 +1,218 @@
+//! The thread that writes.
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use super::{Answer, Job, Read, Write};
+use crate::store::{
+    StoreError,
+    sqlite::{
+        alive::Alive,
+        connect,
+        errors::{Fault, again},
+        names::{Database, Place},
+        session::{Reading, Session},
+    },
+};
+
+/// The most writes in one transaction: the first of them waits for the last.
+const MAX_GROUP: usize = 256;
+
+/// How often it looks for writes of other processes, while somebody listens.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+pub(super) struct Writer {
+    database: Arc<Database>,
+    jobs: mpsc::Receiver<Job>,
+    hints: watch::Sender<u64>,
+    connection: Option<Connection>,
+    alive: Alive,
+    /// What SQLite counts the writes of others by, as last seen.
+    seen: Option<i64>,
+    looked: Instant,
+}
+
+impl Writer {
+    pub(super) fn new(
+        database: Arc<Database>,
+        jobs: mpsc::Receiver<Job>,
+        hints: watch::Sender<u64>,
+    ) -> Self {
+        let alive = Alive::new(Arc::clone(&database));
+        Self {
+            database,
+            jobs,
+            hints,
+            connection: None,
+            alive,
+            seen: None,
+            looked: Instant::now(),
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        while let Some(first) = self.next() {
+            let mut reads = Vec::new();
+            let mut writes = Vec::new();
+            let mut job = Some(first);
+            while let Some(one) = job {
+                match one {
+                    Job::Write(write) => writes.push(write),
+                    Job::Read(read) => reads.push(read),
+                    Job::Listen => {}
+                }
+                job = if writes.len() < MAX_GROUP {
+                    self.jobs.try_recv().ok()
+                } else {
+                    None
+                };
+            }
+            if !writes.is_empty() {
+                self.write(writes);
+            }
+            for read in reads {
+                self.read(read);
+            }
+        }
+    }
+
+    /// Waits for a job, and looks for writes of others meanwhile. Nothing: there will be none.
+    fn next(&mut self) -> Option<Job> {
+        loop {
+            let listens =
+                self.hints.receiver_count() > 0 && matches!(self.database.place, Place::File(_));
+            if !listens {
+                self.seen = None;
+                return self.jobs.recv().ok();
+            }
+            if self.looked.elapsed() >= LOOK_EVERY {
+                self.look();
+            }
+            match self.jobs.recv_timeout(LOOK_EVERY) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        // It changes with the writes of all connections but this one.
+        let version = |connection: &Connection| {
+            connection.pragma_query_value(None, "data_version", |row| row.get(0))
+        };
+        let version = self
+            .connection
+            .as_ref()
+            .and_then(|connection| version(connection).ok());
+        if version != self.seen {
+            let first = self.seen.is_none();
+            self.seen = version;
+            if !first {
+                self.tell();
+            }
+        }
+    }
+
+    fn tell(&self) {
+        self.hints
+            .send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    fn read(&mut self, read: Read) {
+        match self.connected() {
+            Ok(()) => {}
+            Err(error) => return read(Err(error)),
+        }
+        if let Some(connection) = &self.connection {
+            read(Ok(Reading {
+                connection,
+                database: &self.database,
+            }));
+        }
+    }
+
+    fn write(&mut self, writes: Vec<Write>) {
+        if let Err(error) = self.connected() {
+            return refuse(writes, &error);
+        }
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+            let error = self.failed(error.into());
+            return refuse(writes, &error);
+        }
+        let mut session = Session {
+            connection,
+            database: &self.database,
+            alive: &mut self.alive,
+            hint: false,
+        };
+        let mut answers: Vec<Answer> = Vec::with_capacity(writes.len());
+        let mut broken = None;
+        let mut writes = writes.into_iter();
+        for write in writes.by_ref() {
+            answers.push(write(Ok(&mut session)));
+            if connection.is_autocommit() {
+                // SQLite has undone the transaction, for want of disk or memory.
+                broken = Some(rusqlite::Error::SqliteFailure(
+                    rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT),
+                    None,
+                ));
+                break;
+            }
+        }
+        let hint = session.hint;
+        let done = match broken {
+            Some(error) => Err(error),
+            None => connection.execute_batch("COMMIT"),
+        };
+        let error = done.err().map(|error| self.failed(error.into()));
+        if let Some(error) = &error {
+            refuse(writes.collect(), error);
+        }
+        for answer in answers {
+            answer(error.as_ref().map(again));
+        }
+        if hint && error.is_none() {
+            self.tell();
+        }
+    }
+
+    fn connected(&mut self) -> Result<(), StoreError> {
+        if self.connection.is_none() {
+            let connection =
+                connect::writing(&self.database).map_err(|fault| fault.at(&self.database.place))?;
+            self.connection = Some(connection);
+        }
+        Ok(())
+    }
+
+    /// Leaves no transaction behind, and no connection that is of no more use. A memory ends with its connection, so that stays.
+    fn failed(&mut self, fault: Fault) -> StoreError {
+        let is_file = matches!(self.database.place, Place::File(_));
+        let rolled_back = self.connection.as_ref().is_none_or(|connection| {
+            connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok()
+        });
+        if is_file && (!rolled_back || fault.is_of_the_connection()) {
+            self.connection = None;
+        }
+        fault.at(&self.database.place)
+    }
+}
+
+fn refuse(writes: Vec<Write>, error: &StoreError) {
+    for write in writes {
+        write(Err(again(error)))(None);
+    }
+}
