@@ -7,6 +7,7 @@ mod errors;
 mod graph;
 mod milestone;
 mod names;
+mod options;
 #[cfg(test)]
 mod tests;
 

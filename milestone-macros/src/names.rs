@@ -1,6 +1,6 @@
 //! Names that are stored, spans that errors and lints need, and the path of the runtime.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 
@@ -49,4 +49,19 @@ pub(crate) fn use_runtime(krate: Option<&syn::Path>) -> TokenStream {
             use ::milestone_runtime::__private as _milestone;
         ),
     }
+}
+
+/// The spans of the first and of the last token: tokens that are put around others with them point at the same place.
+pub(crate) fn ends(tokens: impl ToTokens) -> (Span, Span) {
+    let mut spans = tokens
+        .into_token_stream()
+        .into_iter()
+        .map(|token| match token {
+            TokenTree::Group(group) => (group.span_open(), group.span_close()),
+            token => (token.span(), token.span()),
+        });
+    let first = spans
+        .next()
+        .unwrap_or((Span::call_site(), Span::call_site()));
+    (first.0, spans.last().unwrap_or(first).1)
 }

@@ -135,17 +135,29 @@ pub const fn check<A: Accepts<M>, M: Milestone>(index: usize) {
     M::GRAPH.check_inputs(index);
 }
 
-/// The durable name of the action `U`, which undoes `A`.
+/// The durable name of an action.
+pub const fn name_of<A: Action>() -> &'static str {
+    A::NAME
+}
+
+/// What an action gives when it succeeds.
+pub type OutputOf<A> = <A as Action>::Output;
+
+/// Fails to compile where `U` cannot undo `A`.
 ///
 /// # Panics
-/// In the compiler, if it is not idempotent: an undo is tried until it succeeds.
+/// In the compiler, if it is not idempotent, since an undo is tried until it succeeds; or if it takes the output of `A` as one that is
+/// always there.
 #[track_caller]
-pub const fn undo_name<A: Action, U: Action>() -> &'static str {
+pub const fn check_undo<U: Action, A: Action>() {
     assert!(
         matches!(U::OPTIONS.mode, milestone_core::options::Mode::Idempotent),
         "an undo must be idempotent, since it is tried until it succeeds: mark it `#[action(idempotent)]`"
     );
-    U::NAME
+    assert!(
+        !graph::takes_output(U::INPUTS, A::NAME),
+        "an undo must bear that its action never happened: take its output as `Option<Output<..>>`"
+    );
 }
 
 /// A graph in place: `milestone!(debit -> credit)`, or `milestone!(<debit -> credit>)`.

@@ -54,6 +54,7 @@ pub mod __private {
         Returned,
     };
     pub use crate::definition::{
-        Definition, Graph, Milestone, TypeRegistration, check, node, takes, undo_name,
+        Definition, Graph, Milestone, OutputOf, TypeRegistration, check, check_undo, name_of, node,
+        takes,
     };
 }

@@ -62,6 +62,7 @@ impl<T> Graph<T> {
     ///
     /// # Panics
     /// With the message that the compiler shows, if an output is missing or ambiguous.
+    #[track_caller]
     pub const fn check_inputs(&self, index: usize) {
         let node = &self.nodes[index];
         let mut need = 0;
@@ -73,6 +74,7 @@ impl<T> Graph<T> {
         }
     }
 
+    #[track_caller]
     const fn check_input(&self, index: usize, method: &str) {
         let mut before = [false; MAX_ACTIONS];
         before[index] = true;
@@ -122,6 +124,21 @@ impl<T> Graph<T> {
     }
 }
 
+/// Whether the output of `method` is among the inputs, as one that must be there.
+#[must_use]
+pub const fn takes_output(inputs: &[Input], method: &str) -> bool {
+    let mut input = 0;
+    while input < inputs.len() {
+        if let Input::Output { method: taken } = inputs[input]
+            && same(taken, method)
+        {
+            return true;
+        }
+        input += 1;
+    }
+    false
+}
+
 const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {
@@ -138,6 +155,7 @@ const fn same(a: &str, b: &str) -> bool {
 }
 
 /// Panics with the parts joined; what does not fit is cut, at the boundary of a part.
+#[track_caller]
 const fn fail(parts: &[&str]) -> ! {
     let mut text = [0_u8; 1024];
     let mut len = 0;

@@ -62,7 +62,7 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
         || unraw(ident).into_token_stream(),
         ToTokens::to_token_stream,
     );
-    let option_calls = option_calls(options, ident);
+    let option_calls = option_calls(options);
     let body = if action.sound {
         body(action)
     } else {
@@ -72,14 +72,13 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
         Some(params) => quote!(impl _milestone::Accepts<#params> for #ident {}),
         None => quote!(impl<P> _milestone::Accepts<P> for #ident {}),
     };
-    let undo = options
-        .undo
-        .as_ref()
-        .zip(action.params())
-        .map(|(undo, params)| {
-            let at = generated_at(undo.span());
-            quote_spanned!(at=> const _: () = _milestone::takes::<#undo, #params>();)
-        });
+    let undo = options.undo.as_ref().map(|undo| {
+        let at = generated_at(undo.span());
+        let takes = action.params().map(
+            |params| quote_spanned!(at=> const _: () = _milestone::takes::<#undo, #params>();),
+        );
+        quote_spanned!(at=> const _: () = _milestone::check_undo::<#undo, #ident>(); #takes)
+    });
     quote! {
         #(#cfgs)*
         #(#docs)*
@@ -120,9 +119,15 @@ fn body(action: &Action) -> TokenStream {
     // A body that cannot be sent between threads is an error at these tokens: it belongs to the function's name.
     let at = generated_at(ident.span());
     let run = quote_spanned!(at=> _milestone::Box::pin(async move { #run }));
+    let (first, last) = names::ends(output);
+    let (open, returned) = (
+        quote_spanned!(first=> <),
+        quote_spanned!(last=> as _milestone::Returned>::Output),
+    );
+    let returned = quote!(#open #output #returned);
     quote! {
         const INPUTS: &'static [_milestone::Input] = &[#(#inputs),*];
-        type Output = <#output as _milestone::Returned>::Output;
+        type Output = #returned;
         fn call(#call: _milestone::Call) -> _milestone::ActionFuture {
             #run
         }
@@ -141,7 +146,7 @@ fn mended_body() -> TokenStream {
 }
 
 /// Nothing for an action without options.
-fn option_calls(options: &Options, ident: &Ident) -> Option<TokenStream> {
+fn option_calls(options: &Options) -> Option<TokenStream> {
     let mode = if options.idempotent {
         quote!(idempotent)
     } else {
@@ -149,7 +154,7 @@ fn option_calls(options: &Options, ident: &Ident) -> Option<TokenStream> {
     };
     let undo = options.undo.as_ref().map(|undo| {
         let at = generated_at(undo.span());
-        quote_spanned!(at=> .undo(_milestone::undo_name::<#ident, #undo>()))
+        quote_spanned!(at=> .undo(_milestone::name_of::<#undo>()))
     });
     let retry = options.retry.as_ref().map(|retry| {
         let policy = policy(retry);

@@ -16,11 +16,11 @@ pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
     let action = match signature::Action::read(item.clone(), &mut errors) {
         Ok(action) => {
             let options = options::Options::read(options, &action, &mut errors);
-            expand::marker(&action, &options)
+            (!action.method).then(|| expand::marker(&action, &options))
         }
         Err(error) => {
             errors.add(error);
-            TokenStream::new()
+            None
         }
     };
     quote!(#item #action #errors)

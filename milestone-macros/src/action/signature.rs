@@ -21,6 +21,8 @@ pub(super) struct Action {
     pub(super) output: TokenStream,
     /// Whether it can be called as an action.
     pub(super) sound: bool,
+    /// Whether it has a `self`: then no marker can stand beside it.
+    pub(super) method: bool,
 }
 
 pub(super) struct Argument {
@@ -80,10 +82,14 @@ impl Action {
             docs: with_name(&attributes, "doc"),
             cfgs: with_name(&attributes, "cfg"),
             vis,
-            ident: signature.ident,
+            ident: signature.ident.clone(),
             arguments,
             output,
             sound: errors.is_empty(),
+            method: signature
+                .inputs
+                .iter()
+                .any(|argument| matches!(argument, FnArg::Receiver(_))),
         })
     }
 }

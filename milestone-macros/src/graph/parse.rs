@@ -220,12 +220,14 @@ impl Parser<'_> {
         let mut tokens = TokenStream::new();
         let mut last = None;
         let mut segments = usize::from(self.take_colons(&mut tokens));
+        let mut whole = TokenStream::new();
         loop {
             match self.tokens.peek() {
                 Some(TokenTree::Ident(ident)) => {
                     last = Some(ident.clone());
                     tokens.extend(self.tokens.next());
                     segments += 1;
+                    whole = tokens.clone();
                 }
                 Some(token) if is_punct(token, '<') && last.is_some() => break,
                 _ => {
@@ -248,7 +250,7 @@ impl Parser<'_> {
             *mistake = true;
         }
         last.map(|last| ActionPath {
-            tokens,
+            tokens: whole,
             last,
             segments,
         })
@@ -270,10 +272,11 @@ impl Parser<'_> {
         if path.is_ident() {
             let word = path.last.to_string();
             if RESERVED.contains(&word.as_str()) {
-                self.errors.push(
-                    &path,
-                    format!("`{word}` is reserved for a step of a later version: name an action of that name by its path, `self::{word}`, under an alias"),
+                let raw = if is_keyword(&path.last) { "r#" } else { "" };
+                let message = format!(
+                    "`{word}` is reserved for a step of a later version: an action of that name needs an alias and a path, `other: self::{raw}{word}`"
                 );
+                self.errors.push(&path, message);
                 *mistake = true;
                 return None;
             }

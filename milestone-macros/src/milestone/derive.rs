@@ -5,7 +5,7 @@
 //!     impl _milestone::Milestone for Transfer {
 //!         const TYPE: &'static str = "Transfer";
 //!         const GRAPH: &'static _milestone::Graph = &_milestone::Graph { nodes: &[..], edges: &[(0, 1)] };
-//!         type Output = <credit as _milestone::Action>::Output;
+//!         type Output = _milestone::OutputOf<credit>;
 //!     }
 //!     const _: () = _milestone::check::<debit, Transfer>(0);
 //!     const _: () = _milestone::check::<credit, Transfer>(1);
@@ -13,22 +13,19 @@
 //! };
 //! ```
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
-use syn::{
-    Data, DeriveInput, Expr, LitStr, Meta, Path, Token,
-    ext::IdentExt,
-    parse::{ParseStream, Parser},
-};
+use syn::{Data, DeriveInput, LitStr, Meta, Path, parse::ParseStream};
 
 use super::table;
 use crate::{
     errors::Errors,
     graph::{self, Model},
-    names::{self, unraw},
+    names::{self, generated_at, unraw},
+    options::{each, string, value},
 };
 
-const OPTIONS: &str = "`name = \"..\"` and `crate = path`";
+const OPTIONS: &str = "`name = \"..\"`, `crate = path`";
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
     match syn::parse2::<DeriveInput>(item) {
@@ -46,11 +43,14 @@ fn milestone(input: &DeriveInput) -> TokenStream {
         );
     }
     let Options { model, name, krate } = Options::read(input, &mut errors);
+    let is_union = matches!(input.data, Data::Union(_));
     if !input.generics.params.is_empty() {
         errors.push(
             &input.generics,
             "a milestone cannot be generic: its name, which is stored, stands for one type",
         );
+    }
+    if is_union || !input.generics.params.is_empty() {
         return quote!(#errors);
     }
     let ident = &input.ident;
@@ -60,7 +60,18 @@ fn milestone(input: &DeriveInput) -> TokenStream {
         name
     });
     let use_runtime = names::use_runtime(krate.as_ref());
-    let (table, outcome) = (table::graph(&model), table::outcome(&model));
+    let table = table::graph(&model);
+    let outcome = table::outcome(&model);
+    // A last action that is less public than the type is an error at these tokens: it belongs to that action.
+    let at = model
+        .ends()
+        .first()
+        .map_or(ident.span(), |end| model.nodes[*end].ident.span());
+    let output = {
+        // The compiler would propose type parameters behind a name that stands at the user's.
+        let name = Ident::new("Output", Span::call_site());
+        quote_spanned!(generated_at(at)=> type #name = #outcome;)
+    };
     let checks = table::each(&model, |node, index, at| {
         let path = &node.path;
         quote_spanned!(at=> const _: () = _milestone::check::<#path, #ident>(#index);)
@@ -73,7 +84,7 @@ fn milestone(input: &DeriveInput) -> TokenStream {
             impl _milestone::Milestone for #ident {
                 const TYPE: &'static str = #name;
                 const GRAPH: &'static _milestone::Graph = &#table;
-                type Output = #outcome;
+                #output
             }
             #checks
             _milestone::inventory::submit!(_milestone::TypeRegistration::of::<#ident>());
@@ -125,43 +136,36 @@ impl Options {
                 "the graph has no action: name at least one, `#[milestone(first -> second)]`",
             );
         }
-        if let Err(error) = (|input: ParseStream<'_>| options.parse(input, errors)).parse2(rest) {
-            errors.add(error);
-        }
+        each(rest, OPTIONS, errors, |key, input, errors| {
+            options.option(key, input, errors)
+        });
         options
     }
 
     /// `option := "name" "=" string | "crate" "=" path`
-    fn parse(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
-        let mut seen = Vec::new();
-        while !input.is_empty() {
-            let key = Ident::parse_any(input)?;
-            let word = key.to_string();
-            input.parse::<Token![=]>()?;
-            if seen.contains(&word) {
-                errors.push(&key, format!("`{word}` stands twice: remove one of them"));
+    fn option(
+        &mut self,
+        key: &Ident,
+        input: ParseStream<'_>,
+        errors: &mut Errors,
+    ) -> syn::Result<bool> {
+        match key.to_string().as_str() {
+            "name" => {
+                let name: LitStr = value(key, input, "name = \"transfer\"", string)?;
+                names::check("a milestone type", &name.value(), &name, errors);
+                self.name = Some(name.value());
             }
-            match word.as_str() {
-                "name" => {
-                    let name: LitStr = input.parse()?;
-                    names::check("a milestone type", &name.value(), &name, errors);
-                    self.name = Some(name.value());
-                }
-                "crate" => self.krate = Some(Path::parse_mod_style(input)?),
-                _ => {
-                    errors.push(
-                        &key,
-                        format!("unknown option `{word}`: a milestone has {OPTIONS}"),
-                    );
-                    input.parse::<Expr>()?;
-                }
+            "crate" => {
+                self.krate = Some(value(
+                    key,
+                    input,
+                    "crate = my_milestone",
+                    Path::parse_mod_style,
+                )?)
             }
-            seen.push(word);
-            if !input.is_empty() {
-                input.parse::<Token![,]>()?;
-            }
+            _ => return Ok(false),
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -5,7 +5,7 @@
 //!     const GRAPH: &_milestone::Graph = &_milestone::Graph { nodes: &[..], edges: &[(0, 1)] };
 //!     const _: () = GRAPH.check_inputs(0);
 //!     const _: () = GRAPH.check_inputs(1);
-//!     _milestone::Definition::<_, <credit as _milestone::Action>::Output>::new(GRAPH).takes::<debit>().takes::<credit>()
+//!     _milestone::Definition::<_, _milestone::OutputOf<credit>>::new(GRAPH).takes::<debit>().takes::<credit>()
 //! }
 //! ```
 

@@ -32,7 +32,7 @@ pub(super) fn outcome(model: &Model) -> TokenStream {
         .map(|end| {
             let Node { path, ident, .. } = &model.nodes[end];
             let span = generated_at(ident.span());
-            quote_spanned!(span=> <#path as _milestone::Action>::Output)
+            quote_spanned!(span=> _milestone::OutputOf<#path>)
         })
         .collect();
     match &outputs[..] {
