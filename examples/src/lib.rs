@@ -1,1 +1,35 @@
-//! placeholder
+//! What the examples share: a bank that keeps its accounts beside the milestones, and tables for the terminal.
+//!
+//! The code of the README is compiled and tested here as well.
+
+pub mod bank;
+pub mod kill;
+pub mod table;
+
+use milestone_runtime::{
+    Error, Handle, Milestone, Runtime,
+    core::record::Status,
+    store::{Filter, Page},
+};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
+/// The milestones of a type that are not over, up to 10,000 of them.
+///
+/// # Errors
+/// If the database does not answer.
+pub async fn unfinished<M: Milestone>(runtime: &Runtime) -> Result<Vec<Handle<M::Output>>, Error> {
+    let open = Status::ALL.into_iter().filter(|state| !state.is_terminal());
+    let filter = open.fold(Filter::new().kind(M::TYPE), Filter::state);
+    let page = Page {
+        limit: 10_000,
+        ..Page::default()
+    };
+    let found = runtime.list(filter, page).await?.records;
+    let handles = found
+        .into_iter()
+        .map(|record| runtime.handle::<M>(record.id));
+    Ok(handles.collect())
+}
