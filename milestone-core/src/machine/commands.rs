@@ -184,7 +184,8 @@ impl Editor<'_> {
             return Err(format!("too late: `{name}` is undone"));
         }
         if applied {
-            check_value("the output", output, self.limits.output, "output")
+            let what = format!("the output of `{name}`");
+            check_value(&what, output, self.limits.output, "output")
                 .map_err(|limit| limit.to_string())?;
             self.set_output(index, output.clone());
             self.set_state(index, ActionState::Completed);

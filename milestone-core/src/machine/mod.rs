@@ -231,3 +231,6 @@ fn after_mail(
     *record = copy;
     Ok(patch)
 }
+
+#[cfg(test)]
+mod tests;
