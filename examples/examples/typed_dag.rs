@@ -11,11 +11,24 @@
 //! `accepted` and `sent` are both the action `notify`. What ends the graph, `sent` and `receipt`, is its outcome, as a tuple.
 //!
 //! ```text
-//! OUTPUT
+//! $ cargo run --example typed_dag
+//! Dear Ada, your order is sent.
+//! paid: 2 items, payment order-6b0dc594328000de2f15cd16
+//! ┌──────────┬──────────────┬─────────────────────────────────────────────────────────┐
+//! │ action   ┆ runs after   ┆ output                                                  │
+//! ╞══════════╪══════════════╪═════════════════════════════════════════════════════════╡
+//! │ accepted ┆              ┆ "Dear Ada, your order is accepted."                     │
+//! │ reserve  ┆ accepted     ┆ { "hall": 3, "places": [3, 5] }                         │
+//! │ pack     ┆ reserve      ┆ 800                                                     │
+//! │ charge   ┆ accepted     ┆ "2 items, payment order-6b0dc594328000de2f15cd16"       │
+//! │ dispatch ┆ pack, charge ┆ "800 g from hall 3"                                     │
+//! │ sent     ┆ dispatch     ┆ "Dear Ada, your order is sent."                         │
+//! │ receipt  ┆ charge       ┆ "paid: 2 items, payment order-6b0dc594328000de2f15cd16" │
+//! └──────────┴──────────────┴─────────────────────────────────────────────────────────┘
 //! ```
 
 use clap::Parser;
-use milestone_examples::table::{report, table};
+use milestone_examples::table::table;
 use milestone_runtime::prelude::*;
 
 #[derive(Clone, Serialize, Deserialize, Milestone)]
@@ -124,7 +137,7 @@ async fn main() -> anyhow::Result<()> {
             output,
         ]);
     }
-    println!("{outputs}\n{}", report(&record));
+    println!("{outputs}");
     runtime.shutdown().await;
     Ok(())
 }

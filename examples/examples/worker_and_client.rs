@@ -4,7 +4,15 @@
 //!
 //! ```text
 //! $ cargo run --example worker_and_client -- client --jobs 3
-//! OUTPUT
+//! 3 jobs are stored after 2ms
+//! ┌────┬────────┬───────────┬─────────────────┐
+//! │ of ┆ digits ┆ their sum ┆ worker          │
+//! ╞════╪════════╪═══════════╪═════════════════╡
+//! │  1 ┆      1 ┆         1 ┆ worker-199816f9 │
+//! │  8 ┆      1 ┆         8 ┆ worker-199816f9 │
+//! │ 27 ┆      2 ┆         9 ┆ worker-199816f9 │
+//! └────┴────────┴───────────┴─────────────────┘
+//! all done after 85ms
 //! ```
 //!
 //! Neither waits for the other to be there: what a client has started is stored, and a worker that comes later does it.
