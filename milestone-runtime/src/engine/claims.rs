@@ -191,9 +191,8 @@ impl Engine {
     /// Something that was handed back is due then.
     pub(super) fn wake_at(&mut self, at: DateTime) {
         if self.wakes.len() < WAKES {
-            // A millisecond later, since times are stored in whole ones.
             self.wakes
-                .insert(self.shared.clock.instant_of(at) + Duration::from_millis(1));
+                .insert(Instant::now() + self.shared.clock.wait_until(at));
         }
     }
 }

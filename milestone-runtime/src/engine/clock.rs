@@ -42,11 +42,11 @@ impl Clock {
         )
     }
 
-    /// When that time will be, on the monotonic clock; now, if it has been.
-    pub(crate) fn instant_of(&self, at: DateTime) -> Instant {
+    /// How long it is until it is past that time for sure: a millisecond more, since times are in whole ones.
+    pub(crate) fn wait_until(&self, at: DateTime) -> Duration {
         let wait = at
             .timestamp_millis()
             .saturating_sub(self.now().timestamp_millis());
-        Instant::now() + Duration::from_millis(u64::try_from(wait).unwrap_or(0))
+        Duration::from_millis(u64::try_from(wait).map_or(0, |wait| wait + 1))
     }
 }

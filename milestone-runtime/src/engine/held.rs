@@ -47,6 +47,8 @@ pub(super) struct Held {
     pub(super) careful: bool,
     /// Whether it stands in the queue for a place.
     pub(super) queued: bool,
+    /// When it is looked at again for what is due only then.
+    pub(super) wake: Option<DateTime>,
     /// Whether it stands in the queue for a commit.
     pub(super) dirty: bool,
 }
@@ -71,6 +73,7 @@ impl Held {
             replay: Vec::new(),
             careful: false,
             queued: false,
+            wake: None,
             dirty: false,
         })
     }

@@ -78,6 +78,8 @@ pub(crate) enum Message {
         round_trip: Duration,
         now: bson::DateTime,
     },
+    /// Something of a held milestone is due now.
+    Wake { id: MilestoneId },
     /// Something may be due, or may have ended.
     Hint,
     /// The runtime is gone.

@@ -206,6 +206,7 @@ impl Engine {
             Message::Fetched { id, anew, result } => self.fetched(&id, anew, result),
             Message::Watched { ids, result } => self.watched(&ids, result),
             Message::Time { round_trip, now } => self.shared.clock.set(now, round_trip),
+            Message::Wake { id } => self.plan(&id),
             Message::Hint => self.hint(),
             Message::Close => self.closed = true,
         }

@@ -153,9 +153,14 @@ impl Engine {
         }
         let mut chosen: Vec<Task> = Vec::new();
         let mut wants = false;
+        let mut wake: Option<DateTime> = None;
         let mut of_method: HashMap<&str, u32> = HashMap::new();
         for due in due_tasks(&held.record) {
-            if due.at.is_some_and(|at| at > now) || self.places.is_disowned(id, due.task) {
+            if let Some(at) = due.at.filter(|at| *at > now) {
+                wake = Some(wake.map_or(at, |earliest| earliest.min(at)));
+                continue;
+            }
+            if self.places.is_disowned(id, due.task) {
                 continue;
             }
             let Some(method) = self.shared.registry.get(due.method) else {
@@ -180,6 +185,12 @@ impl Engine {
         if wants && !held.queued {
             held.queued = true;
             self.queue.push_back(id.clone());
+        }
+        if let Some(at) = wake.filter(|at| held.wake.is_none_or(|set| set <= now || *at < set)) {
+            // Where something else of it runs, it is not handed back, and no claim would find what becomes due.
+            held.wake = Some(at);
+            let wait = self.shared.clock.wait_until(at);
+            self.later(wait, Message::Wake { id: id.clone() });
         }
         chosen
     }
