@@ -1,1 +1,7 @@
-//! placeholder
+//! What the tests have in common.
+
+pub mod ledger;
+pub mod look;
+pub mod place;
+pub mod proxy;
+pub mod server;

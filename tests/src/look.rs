@@ -1,0 +1,76 @@
+//! Short ways to look at a stored milestone.
+
+use std::time::Duration;
+
+use milestone_runtime::{
+    Runtime,
+    core::record::{ActionRecord, Attempt, MilestoneId, MilestoneRecord},
+};
+
+/// The action of that name.
+///
+/// # Panics
+/// If there is none.
+pub fn action<'r>(record: &'r MilestoneRecord, name: &str) -> &'r ActionRecord {
+    record
+        .action(name)
+        .unwrap_or_else(|| panic!("there is no action `{name}`"))
+        .1
+}
+
+/// The attempts of an action, newest first.
+pub fn attempts<'r>(record: &'r MilestoneRecord, name: &str) -> Vec<&'r Attempt> {
+    record
+        .report
+        .iter()
+        .filter(|attempt| attempt.action == name)
+        .collect()
+}
+
+/// Whether each attempt of an action succeeded, newest first.
+pub fn successes(record: &MilestoneRecord, name: &str) -> Vec<Option<bool>> {
+    attempts(record, name)
+        .iter()
+        .map(|attempt| attempt.success)
+        .collect()
+}
+
+/// Reads a milestone until it is as expected. A test that waits for what never comes is ended by its own timeout.
+///
+/// # Panics
+/// If the milestone cannot be read.
+pub async fn until(
+    runtime: &Runtime,
+    id: &MilestoneId,
+    expected: impl Fn(&MilestoneRecord) -> bool,
+) -> MilestoneRecord {
+    let mut waited = Duration::ZERO;
+    loop {
+        let record = runtime
+            .get(id.clone())
+            .await
+            .expect("the database answers")
+            .expect("the milestone is there");
+        if expected(&record) {
+            return record;
+        }
+        assert!(
+            waited < Duration::from_secs(20),
+            "the milestone is still {record:#?}"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        waited += Duration::from_millis(5);
+    }
+}
+
+/// Waits until something is true.
+///
+/// # Panics
+/// If it never is.
+pub async fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
+    let began = tokio::time::Instant::now();
+    while !is_true() {
+        assert!(began.elapsed() < Duration::from_secs(20), "waiting for: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

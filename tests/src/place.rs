@@ -1,0 +1,182 @@
+//! Where the milestones of a test are stored: every behaviour is tested on each store.
+
+use std::{sync::Arc, time::Duration};
+
+use milestone_runtime::{
+    Runtime, RuntimeBuilder,
+    store::{
+        Store,
+        mongodb::{DEFAULT_COLLECTION, MongoStore},
+        sqlite::SqliteStore,
+    },
+};
+use tempfile::TempDir;
+
+use crate::server::{self, Scratch};
+
+/// How long a test may take before it counts as hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The embedded store without a file.
+    Memory,
+    /// The embedded store in a file.
+    Sqlite,
+    /// A MongoDB server.
+    MongoDb,
+}
+
+/// A place for milestones that no other test uses. It is removed when the last clone is dropped.
+#[derive(Clone)]
+pub struct Place {
+    inner: Arc<Inner>,
+}
+
+enum Inner {
+    /// A memory is the store itself, so all runtimes of the place share it.
+    Memory(Arc<SqliteStore>),
+    Sqlite(TempDir),
+    MongoDb(Scratch),
+}
+
+impl Place {
+    /// A new one, empty.
+    pub async fn new(kind: Kind) -> Self {
+        let inner = match kind {
+            Kind::Memory => Inner::Memory(Arc::new(
+                SqliteStore::memory(DEFAULT_COLLECTION).expect("a store in memory"),
+            )),
+            Kind::Sqlite => Inner::Sqlite(TempDir::new().expect("a temporary folder")),
+            Kind::MongoDb => Inner::MongoDb(Scratch::new().await),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Which store it is on.
+    pub fn kind(&self) -> Kind {
+        match *self.inner {
+            Inner::Memory(_) => Kind::Memory,
+            Inner::Sqlite(_) => Kind::Sqlite,
+            Inner::MongoDb(_) => Kind::MongoDb,
+        }
+    }
+
+    /// The URI of the place. `memory:` means another store each time, so [`Place::builder`] does not use it.
+    pub fn uri(&self) -> String {
+        match &*self.inner {
+            Inner::Memory(_) => "memory:".to_owned(),
+            Inner::Sqlite(folder) => format!("sqlite:{}", folder.path().join("bank.db").display()),
+            Inner::MongoDb(scratch) => mongodb_uri(&server::uri(), scratch.name()),
+        }
+    }
+
+    /// The database, where the place is on a MongoDB server.
+    pub fn scratch(&self) -> Option<&Scratch> {
+        match &*self.inner {
+            Inner::MongoDb(scratch) => Some(scratch),
+            _ => None,
+        }
+    }
+
+    /// A builder for a runtime that has no action but those that the test registers, and that looks for work often.
+    pub fn builder(&self) -> RuntimeBuilder {
+        let builder = bare(self.uri());
+        match &*self.inner {
+            Inner::Memory(store) => builder.store(Arc::<SqliteStore>::clone(store)),
+            _ => builder,
+        }
+    }
+
+    /// The store, opened on the runtime of the test.
+    ///
+    /// # Panics
+    /// If it cannot be opened.
+    pub async fn store(&self) -> Arc<dyn Store> {
+        let store: Arc<dyn Store> = match &*self.inner {
+            Inner::Memory(store) => Arc::<SqliteStore>::clone(store),
+            Inner::Sqlite(folder) => Arc::new(
+                SqliteStore::open_file(folder.path().join("bank.db"), DEFAULT_COLLECTION)
+                    .expect("a store in a file"),
+            ),
+            Inner::MongoDb(_) => Arc::new(
+                MongoStore::from_uri(&self.uri(), None).expect("a store on a server"),
+            ),
+        };
+        store.open().await.expect("the store opens");
+        store
+    }
+}
+
+/// The URI of a database on a MongoDB server. Its name is the `appName` too, by which fail points find their victim.
+///
+/// # Panics
+/// If the URI has a database already.
+pub fn mongodb_uri(server: &str, database: &str) -> String {
+    let (address, options) = server.split_once('?').unwrap_or((server, ""));
+    let hosts = address
+        .strip_suffix('/')
+        .unwrap_or(address)
+        .strip_prefix("mongodb://")
+        .expect("the URI of a MongoDB server");
+    assert!(!hosts.contains('/'), "{server} names a database");
+    let options = [options, "appName="].into_iter().filter(|part| !part.is_empty());
+    let options: Vec<&str> = options.collect();
+    format!("mongodb://{hosts}/{database}?{}{database}", options.join("&"))
+}
+
+/// A builder for a runtime at a URI that has no action but those that the test registers, and that looks for work often.
+pub fn bare(uri: impl Into<String>) -> RuntimeBuilder {
+    Runtime::builder(uri)
+        .actions(std::iter::empty::<String>())
+        .poll(Duration::from_millis(50))
+}
+
+/// Runs the body of a test in a new place.
+///
+/// # Panics
+/// If the body takes too long.
+pub fn run<F: Future<Output = ()>>(kind: Kind, body: impl FnOnce(Place) -> F) {
+    run_async(async move { body(Place::new(kind).await).await });
+}
+
+/// Runs the body of a test that brings its own place.
+///
+/// # Panics
+/// If the body takes too long.
+pub fn run_async(body: impl Future<Output = ()>) {
+    let tokio = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a tokio runtime");
+    tokio.block_on(async {
+        tokio::time::timeout(PATIENCE, body)
+            .await
+            .expect("the test hangs");
+    });
+}
+
+/// Makes a test of each function on each store, or on those that are named: `on_stores!(sqlite, mongodb: a, b)`.
+#[macro_export]
+macro_rules! on_stores {
+    (@one memory: $($name:ident),*) => { $crate::on_stores!(@module memory Memory $($name)*); };
+    (@one sqlite: $($name:ident),*) => { $crate::on_stores!(@module sqlite Sqlite $($name)*); };
+    (@one mongodb: $($name:ident),*) => { $crate::on_stores!(@module mongodb MongoDb $($name)*); };
+    (@module $module:ident $kind:ident $($name:ident)*) => {
+        mod $module {
+            $(
+                #[test]
+                fn $name() {
+                    $crate::place::run($crate::place::Kind::$kind, super::$name);
+                }
+            )*
+        }
+    };
+    (@each $names:tt $($store:ident)*) => { $( $crate::on_stores!(@unwrap $store $names); )* };
+    (@unwrap $store:ident [$($name:ident),*]) => { $crate::on_stores!(@one $store: $($name),*); };
+    ($($store:ident),+: $($name:ident),+ $(,)?) => { $crate::on_stores!(@each [$($name),+] $($store)+); };
+}
