@@ -16,6 +16,23 @@ pub fn uri() -> String {
         .expect("MILESTONE_TEST_URI is not set: run `cargo xtask test`, or set it to the URI that `cargo xtask server` prints")
 }
 
+/// Whether the server only presents itself as MongoDB. It is told apart for what it lacks, never for what is tested.
+///
+/// # Panics
+/// If there is no server.
+pub async fn is_compatible() -> bool {
+    let client = Client::with_uri_str(uri())
+        .await
+        .expect("MILESTONE_TEST_URI is a URI of MongoDB");
+    let build = client
+        .database("admin")
+        .run_command(doc! { "buildInfo": 1 })
+        .await;
+    build
+        .expect("the server tells what it is")
+        .contains_key("secantusVersion")
+}
+
 /// A database that nobody else uses, on the server of the tests. It is dropped at the end, after a failure too.
 pub struct Scratch {
     name: String,

@@ -39,7 +39,7 @@ pub enum StoreError {
         reason: String,
     },
     /// An error of the MongoDB driver or server.
-    #[error("MongoDB: {0}")]
+    #[error("MongoDB: {}", .0.kind)]
     MongoDb(#[from] Arc<mongodb::error::Error>),
     /// An error of SQLite.
     #[error("SQLite: {0}")]

@@ -112,7 +112,7 @@ async fn look(
     let find = connection
         .milestones
         .find(candidates(request, except))
-        .with_options(Concern::Local.options())
+        .with_options(Concern::Local.options(connection))
         .projection(doc! { "priority": 1 })
         .sort(doc! { "next.at": 1 })
         .limit(i64::from(limit))

@@ -9,7 +9,8 @@ use super::{
     connect::Connection,
     errors,
     judge::{Verdict, judge},
-    nesting, read,
+    nesting,
+    read::{self, Concern},
     update::{self, MAX_DOCUMENT, Reply, Statement, WriteError},
 };
 use crate::store::{Commit, Committed, StoreError};
@@ -211,7 +212,7 @@ async fn settle(connection: &Connection, part: &[Sending<'_>], failure: Failure)
 /// Reads a milestone that has had more mail than the patch knows of.
 async fn with_mail(connection: &Connection, commit: &Commit) -> Committed {
     let ids = [commit.id.clone()];
-    let documents = match read::documents(connection, &ids, None, connection.settled()).await {
+    let documents = match read::documents(connection, &ids, None, Concern::Settled).await {
         Ok(documents) => documents,
         Err(error) => return Committed::Unknown(Arc::new(connection.error(error))),
     };

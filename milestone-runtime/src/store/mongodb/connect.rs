@@ -1,17 +1,16 @@
 //! The client of the driver, and what the server says of itself.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use bson::{DateTime, Document, RawDocumentBuf, doc};
 use mongodb::{
     Client, Collection, Database,
     error::Error,
-    options::{ClientOptions, ReadConcern, ReadPreference, SelectionCriteria, WriteConcern},
+    options::{ClientOptions, ReadPreference, SelectionCriteria, WriteConcern},
 };
 
 use super::{
     errors,
-    read::Concern,
     uri::{self, Address},
 };
 use crate::store::{DEFAULT_SERVER_TIMEOUT, ServerInfo, StoreError};
@@ -71,7 +70,8 @@ pub(super) struct Connection {
     pub(super) workers: Collection<RawDocumentBuf>,
     pub(super) database: Database,
     pub(super) server: String,
-    pub(super) patience: Duration,
+    topology: OnceLock<Topology>,
+    patience: Duration,
     client: Client,
 }
 
@@ -93,7 +93,7 @@ impl Connection {
         concern.journal = Some(true);
         concern.w_timeout = Some(patience);
         options.write_concern = Some(concern);
-        options.read_concern = Some(ReadConcern::majority());
+        options.read_concern = None;
         options.selection_criteria =
             Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
         options
@@ -110,6 +110,7 @@ impl Connection {
             workers: database.collection(&format!("{collection}.workers")),
             database,
             server,
+            topology: OnceLock::new(),
             patience,
             client,
         })
@@ -131,11 +132,13 @@ impl Connection {
     pub(super) async fn introduce(&self) -> Result<ServerInfo, StoreError> {
         let build = self.ask("buildInfo").await?;
         let hello = self.ask("hello").await?;
-        examine(&self.server, &build, &hello)
+        let info = examine(&self.server, &build, &hello)?;
+        self.topology.get_or_init(|| topology(&hello));
+        Ok(info)
     }
 
-    pub(super) async fn topology(&self) -> Result<Topology, StoreError> {
-        Ok(topology(&self.ask("hello").await?))
+    pub(super) fn is_standalone(&self) -> bool {
+        self.topology.get() == Some(&Topology::Standalone)
     }
 
     /// The time of the server.
@@ -143,9 +146,9 @@ impl Connection {
         local_time(&self.server, &self.ask("hello").await?)
     }
 
-    /// How to read what a decision rests on.
-    pub(super) const fn settled(&self) -> Concern {
-        Concern::Settled(self.patience)
+    /// How long a read may look for a majority.
+    pub(super) const fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// The write concern of a command that is written out.

@@ -3,7 +3,7 @@
 use bson::{Document, doc};
 use futures_util::StreamExt as _;
 
-use super::connect::{Connection, Topology};
+use super::connect::Connection;
 use crate::store::{Hints, StoreError};
 
 /// What is worth a look: new milestones, and those whose `next` or `state` is set by a commit or a command. A claim sets both `next` and
@@ -21,7 +21,7 @@ fn pipeline() -> [Document; 2] {
 
 /// The hints, or `None` where the server has no change streams.
 pub(super) async fn changes(connection: &Connection) -> Result<Option<Hints>, StoreError> {
-    if connection.topology().await? == Topology::Standalone {
+    if connection.is_standalone() {
         return Ok(None);
     }
     let stream = connection.milestones.watch().pipeline(pipeline()).await;

@@ -6,7 +6,12 @@ use bson::{Bson, RawDocumentBuf, Timestamp};
 use milestone_core::record::{MilestoneId, MilestoneRecord};
 use mongodb::error::{Error, ErrorKind, IndexedWriteError, InsertManyError};
 
-use super::{connect::Connection, errors, nesting, read, update::MAX_DOCUMENT};
+use super::{
+    connect::Connection,
+    errors, nesting,
+    read::{self, Concern},
+    update::MAX_DOCUMENT,
+};
 use crate::store::{Insertion, StoreError};
 
 /// How often one is stored again that was refused as a duplicate of one that is gone when it is read.
@@ -113,7 +118,7 @@ async fn existing(
         return Ok(duplicates);
     }
     let ids: Vec<_> = duplicates.iter().map(|item| item.id.clone()).collect();
-    let documents = read::documents(connection, &ids, None, connection.settled()).await;
+    let documents = read::documents(connection, &ids, None, Concern::Settled).await;
     let documents = documents.map_err(|error| connection.error(error))?;
     let by_id: HashMap<_, _> = documents
         .iter()

@@ -3,7 +3,7 @@
 use bson::{Bson, Document, RawDocumentBuf, doc, oid::ObjectId};
 use futures_util::TryStreamExt as _;
 use milestone_core::record::MilestoneId;
-use mongodb::error::Error;
+use mongodb::{error::Error, options::CountOptions};
 
 use super::{
     connect::Connection,
@@ -60,7 +60,7 @@ async fn find(
     let find = connection
         .milestones
         .find(filter)
-        .with_options(Concern::Majority.options());
+        .with_options(Concern::Majority.options(connection));
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     find.sort(doc! { "_id": -1 })
         .limit(limit)
@@ -107,9 +107,12 @@ pub(super) async fn list(
 
 /// How many there are.
 pub(super) async fn count(connection: &Connection, filter: &Filter) -> Result<u64, StoreError> {
+    let mut options = CountOptions::default();
+    options.read_concern = Concern::Majority.options(connection).read_concern;
     let count = connection
         .milestones
         .count_documents(matching(filter))
+        .with_options(options)
         .await;
     count.map_err(|error| connection.error(error))
 }

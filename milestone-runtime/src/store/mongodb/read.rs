@@ -3,7 +3,7 @@
 //! What a decision rests on after a write whose fate is not known is read *settled*: the primary proves with a write of its own that it
 //! still is the primary, so what it returns is neither stale (as a majority read can be right after a failover) nor to be rolled back.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use bson::{Bson, Document, RawBsonRef, RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
@@ -29,27 +29,31 @@ pub(super) struct Held {
 }
 
 /// How a read is done.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Concern {
     /// As the primary has it now, though a failover may take it back: for decisions that a write with a filter confirms.
     Local,
     /// What a majority has.
     Majority,
     /// See the head of this file.
-    Settled(Duration),
+    Settled,
 }
 
 impl Concern {
-    pub(super) fn options(self) -> FindOptions {
-        let mut options = FindOptions::default();
-        options.read_concern = Some(match self {
+    fn read_concern(self, is_standalone: bool) -> ReadConcern {
+        match self {
+            _ if is_standalone => ReadConcern::local(),
             Self::Local => ReadConcern::local(),
             Self::Majority => ReadConcern::majority(),
-            Self::Settled(patience) => {
-                options.max_time = Some(patience);
-                ReadConcern::linearizable()
-            }
-        });
+            Self::Settled => ReadConcern::linearizable(),
+        }
+    }
+
+    /// The options of a read.
+    pub(super) fn options(self, connection: &Connection) -> FindOptions {
+        let mut options = FindOptions::default();
+        options.read_concern = Some(self.read_concern(connection.is_standalone()));
+        options.max_time = (self == Self::Settled).then(|| connection.patience());
         options
     }
 }
@@ -72,7 +76,7 @@ pub(super) async fn documents(
 ) -> Result<Vec<RawDocumentBuf>, Error> {
     let mut documents = Vec::with_capacity(ids.len());
     for ids in ids.chunks(CHUNK as usize) {
-        let mut options = concern.options();
+        let mut options = concern.options(connection);
         options.projection = projection.clone();
         options.batch_size = Some(CHUNK + 1);
         let cursor = connection
@@ -91,8 +95,7 @@ pub(super) async fn held(
     ids: &[MilestoneId],
 ) -> Result<HashMap<MilestoneId, Held>, Error> {
     let projection = doc! { "lease.token": 1, "rev": 1, "mail": 1 };
-    let concern = connection.settled();
-    let documents = documents(connection, ids, Some(projection), concern).await?;
+    let documents = documents(connection, ids, Some(projection), Concern::Settled).await?;
     Ok(documents.iter().filter_map(Held::read).collect())
 }
 
@@ -157,6 +160,21 @@ pub(super) async fn get(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_standalone_server_has_no_majority_to_ask() {
+        for concern in [Concern::Local, Concern::Majority, Concern::Settled] {
+            assert_eq!(concern.read_concern(true), ReadConcern::local());
+        }
+        assert_eq!(
+            Concern::Settled.read_concern(false),
+            ReadConcern::linearizable()
+        );
+        assert_eq!(
+            Concern::Majority.read_concern(false),
+            ReadConcern::majority()
+        );
+    }
 
     #[test]
     fn one_id_is_an_equality() {

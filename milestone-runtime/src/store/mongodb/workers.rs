@@ -3,7 +3,7 @@
 use bson::{RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
 
-use super::connect::Connection;
+use super::{connect::Connection, read::Concern};
 use crate::store::{StoreError, WorkerInfo};
 
 pub(super) async fn heartbeat(
@@ -32,6 +32,7 @@ pub(super) async fn workers(connection: &Connection) -> Result<Vec<WorkerInfo>, 
     let cursor = connection
         .workers
         .find(doc! {})
+        .with_options(Concern::Majority.options(connection))
         .sort(doc! { "_id": 1 })
         .await
         .map_err(|error| connection.error(error))?;

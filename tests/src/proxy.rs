@@ -1,0 +1,181 @@
+//! A network between a client and the MongoDB server that loses replies on demand.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bson::RawDocument;
+use mongodb::options::{ClientOptions, ServerAddress};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    task::JoinHandle,
+};
+
+/// Stands between clients and a server while it lives.
+pub struct Proxy {
+    address: SocketAddr,
+    losses: Arc<Mutex<Losses>>,
+    listening: JoinHandle<()>,
+}
+
+/// Which replies are to be lost, and how many were.
+#[derive(Default)]
+struct Losses {
+    to_come: HashMap<String, usize>,
+    happened: usize,
+}
+
+impl Proxy {
+    /// A proxy for the server of these options, which are changed to lead to it.
+    ///
+    /// # Panics
+    /// If no port is free, or the options name no host.
+    pub async fn before(options: &mut ClientOptions) -> Self {
+        let server = options
+            .hosts
+            .first()
+            .expect("options name a host")
+            .to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound port");
+        options.hosts = vec![ServerAddress::from(address)];
+        options.direct_connection = Some(true);
+        options.repl_set_name = None;
+        let losses = Arc::<Mutex<Losses>>::default();
+        let listening = tokio::spawn(listen(listener, server, Arc::clone(&losses)));
+        Self {
+            address,
+            losses,
+            listening,
+        }
+    }
+
+    /// Where it listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lets the server carry out the next commands of that name, and closes the connection where their replies would come.
+    pub fn lose_replies(&self, command: &str, times: usize) {
+        lock(&self.losses).to_come.insert(command.to_owned(), times);
+    }
+
+    /// How many replies were lost.
+    pub fn lost(&self) -> usize {
+        lock(&self.losses).happened
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+fn lock(losses: &Mutex<Losses>) -> MutexGuard<'_, Losses> {
+    losses.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn listen(listener: TcpListener, server: String, losses: Arc<Mutex<Losses>>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let (server, losses) = (server.clone(), Arc::clone(&losses));
+        tokio::spawn(async move {
+            // Whatever ends it, both sides are closed.
+            let _ended = connect(client, &server, losses).await;
+        });
+    }
+}
+
+async fn connect(client: TcpStream, server: &str, losses: Arc<Mutex<Losses>>) -> io::Result<()> {
+    let server = TcpStream::connect(server).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let doomed = Arc::<Mutex<HashSet<i32>>>::default();
+    tokio::select! {
+        ended = requests(from_client, to_server, &losses, Arc::clone(&doomed)) => ended,
+        ended = replies(from_server, to_client, &losses, Arc::clone(&doomed)) => ended,
+    }
+}
+
+async fn requests(
+    mut client: OwnedReadHalf,
+    mut server: OwnedWriteHalf,
+    losses: &Mutex<Losses>,
+    doomed: Arc<Mutex<HashSet<i32>>>,
+) -> io::Result<()> {
+    loop {
+        let message = read_message(&mut client).await?;
+        if let Some(name) = command(&message)
+            && let Some(times) = lock(losses)
+                .to_come
+                .get_mut(&name)
+                .filter(|times| **times > 0)
+        {
+            *times -= 1;
+            doomed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(number(&message, 4));
+        }
+        server.write_all(&message).await?;
+    }
+}
+
+async fn replies(
+    mut server: OwnedReadHalf,
+    mut client: OwnedWriteHalf,
+    losses: &Mutex<Losses>,
+    doomed: Arc<Mutex<HashSet<i32>>>,
+) -> io::Result<()> {
+    loop {
+        let message = read_message(&mut server).await?;
+        if doomed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&number(&message, 8))
+        {
+            lock(losses).happened += 1;
+            return Ok(());
+        }
+        client.write_all(&message).await?;
+    }
+}
+
+/// A message begins with its length, its number, and the number of that which it answers.
+async fn read_message(from: &mut OwnedReadHalf) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; 16];
+    from.read_exact(&mut message).await?;
+    let length = usize::try_from(number(&message, 0)).map_err(io::Error::other)?;
+    message.resize(length.max(16), 0);
+    from.read_exact(&mut message[16..]).await?;
+    Ok(message)
+}
+
+fn number(message: &[u8], at: usize) -> i32 {
+    message
+        .get(at..at + 4)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(0, i32::from_le_bytes)
+}
+
+/// The name of the command in a message of the present kind, `OP_MSG`: the first key of the document behind the flags.
+fn command(message: &[u8]) -> Option<String> {
+    const OP_MSG: i32 = 2013;
+    const DOCUMENT: usize = 16 + 4 + 1;
+    if number(message, 12) != OP_MSG || message.get(DOCUMENT - 1) != Some(&0) {
+        return None;
+    }
+    let length = usize::try_from(number(message, DOCUMENT)).ok()?;
+    let document = RawDocument::from_bytes(message.get(DOCUMENT..DOCUMENT + length)?).ok()?;
+    let (name, _) = document.iter().next()?.ok()?;
+    Some(name.as_str().to_owned())
+}
