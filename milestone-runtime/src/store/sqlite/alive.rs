@@ -178,3 +178,103 @@ fn hash(text: &str) -> u64 {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn alive(folder: &Path) -> Alive {
+        let database = Database::file(&folder.join("bank.db"), "m").unwrap();
+        Alive::new(Arc::new(database))
+    }
+
+    fn folder_of(alive: &Alive) -> PathBuf {
+        alive.database.folder().unwrap()
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("milestone-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn whoever_holds_is_alive_however_others_sweep() {
+        let scratch = scratch("sweep");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let sweeper = alive(&scratch);
+                    let folder = folder_of(&sweeper);
+                    while !done.load(Ordering::Relaxed) {
+                        sweeper.sweep();
+                        // An empty folder goes, too.
+                        let _ = std::fs::remove_dir(&folder);
+                    }
+                });
+            }
+            let holders: Vec<_> = (0..3)
+                .map(|number| {
+                    let scratch = &scratch;
+                    scope.spawn(move || {
+                        let mut holder = alive(scratch);
+                        let folder = folder_of(&holder);
+                        for round in 0..200 {
+                            let owner = format!("w{number}-{round}");
+                            assert!(is_dead(Some(&folder), &owner), "{owner} has not begun");
+                            holder.hold(&owner).unwrap();
+                            assert!(!is_dead(Some(&folder), &owner), "{owner} lives");
+                            std::thread::yield_now();
+                            assert!(!is_dead(Some(&folder), &owner), "{owner} lives on");
+                            holder.let_go(&owner);
+                            // While somebody else looks at it, nobody can know.
+                            let looks =
+                                || std::iter::repeat_with(|| is_dead(Some(&folder), &owner));
+                            assert!(looks().take(10_000).any(|dead| dead), "{owner} has ended");
+                        }
+                    })
+                })
+                .collect();
+            let ended: Vec<_> = holders
+                .into_iter()
+                .map(std::thread::ScopedJoinHandle::join)
+                .collect();
+            done.store(true, Ordering::Relaxed);
+            assert!(
+                ended.iter().all(Result::is_ok),
+                "a holder was taken for dead"
+            );
+        });
+        std::fs::remove_dir_all(scratch).unwrap();
+    }
+
+    #[test]
+    fn every_worker_has_a_file_of_its_own() {
+        let long = "w".repeat(1_000);
+        let names = [
+            "a",
+            "a/b",
+            "a%2fb",
+            "../a",
+            "..",
+            "",
+            "a b",
+            "\u{e4}",
+            &long,
+            &format!("{long}2"),
+            "host/1: x",
+        ];
+        let files: std::collections::HashSet<String> =
+            names.iter().map(|name| file_name(name)).collect();
+        assert_eq!(files.len(), names.len());
+        for file in files {
+            assert!(
+                file.len() < 240 && file.is_ascii() && !file.contains(['/', '\\', ':']),
+                "{file}"
+            );
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 mod scan;
 
+use std::cmp::Reverse;
+
 use bson::Document;
 use milestone_core::{
     lease,
@@ -14,7 +16,10 @@ use super::{
     row::{self, Row, Stored},
     session::{Reading, Session},
 };
-use scan::Scan;
+use scan::{Found, Scan};
+
+/// How many times as many as it may take a worker looks at, to see which of them have the highest priority.
+const SPREAD: usize = 3;
 
 /// Whether there is anything that a worker could take, or that cannot be read.
 pub(super) fn is_anything_due(reading: Reading<'_>, request: &ClaimRequest) -> Outcome<bool> {
@@ -22,7 +27,7 @@ pub(super) fn is_anything_due(reading: Reading<'_>, request: &ClaimRequest) -> O
         return Ok(false);
     }
     let mut any = false;
-    Scan::new(reading.connection, reading.database, request).run(|_| {
+    Scan::new(reading, request).run(|_| {
         any = true;
         Ok(false)
     })?;
@@ -32,73 +37,108 @@ pub(super) fn is_anything_due(reading: Reading<'_>, request: &ClaimRequest) -> O
 /// Takes what is due. Nobody else writes meanwhile, so none is missed.
 pub(super) fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> Outcome<Claimed> {
     session.alive.hold(&request.owner)?;
-    let mut claimed = Claimed::default();
-    let mut found: Vec<(Document, MilestoneRecord)> = Vec::new();
-    let (connection, database) = (session.connection, session.database);
-    let most = request.limit.saturating_mul(SPREAD);
-    Scan::new(connection, database, request).run(|id| {
-        match candidate(
-            Reading {
-                connection,
-                database,
-            },
-            &id,
-        )? {
-            Some(Ok(candidate)) => found.push(candidate),
-            Some(Err(unreadable)) => claimed.unreadable.push((id, unreadable)),
-            None => {}
-        }
-        Ok(found.len() < most)
-    })?;
-    // Of the same priority, what was found first stays first.
-    found.sort_by_key(|(_, record)| std::cmp::Reverse(record.priority));
-    found.truncate(request.limit);
-    for (mut document, mut record) in found {
-        let lease = Lease {
-            owner: request.owner.clone(),
-            token: request.token.clone(),
-            since: request.now,
-            until: request.until,
-        };
-        let patch = lease::claim(&mut record, lease);
-        record.rev += 1;
-        let unreadable = |reason: String| {
-            (
-                record.id.clone(),
-                Unreadable {
-                    id: record.id.to_string(),
-                    reason,
-                },
-            )
-        };
-        if let Err(error) = patch.apply_to(&mut document, record.rev) {
-            claimed.unreadable.push(unreadable(error.to_string()));
-            continue;
-        }
-        match Row::new(&record.id, &document) {
-            Ok(row) => row.replace(session)?,
-            Err(error) => {
-                claimed.unreadable.push(unreadable(error.to_string()));
-                continue;
+    let reading = Reading {
+        connection: session.connection,
+        database: session.database,
+    };
+    let mut choice = Choice::new(reading, request.limit);
+    Scan::new(reading, request).run(|found| choice.add(found))?;
+    choice.choose()?;
+    let mut claimed = Claimed {
+        unreadable: choice.unreadable,
+        ..Claimed::default()
+    };
+    for (document, record) in choice.chosen {
+        match take(document, record, request) {
+            Ok((row, record)) => {
+                row.replace(session)?;
+                claimed.records.push(record);
             }
+            Err(unreadable) => claimed.unreadable.push(unreadable),
         }
-        claimed.records.push(record);
     }
     Ok(claimed)
 }
 
-/// How many times as many as it may take a worker looks at, to see which of them has the highest priority.
-const SPREAD: usize = 3;
-
-fn candidate(
-    reading: Reading<'_>,
-    id: &MilestoneId,
-) -> Outcome<Option<Result<(Document, MilestoneRecord), Unreadable>>> {
-    let document = match row::read(reading.connection, reading.database, id)? {
-        Stored::Missing => return Ok(None),
-        Stored::Broken(unreadable) => return Ok(Some(Err(unreadable))),
-        Stored::Document(document) => document,
+fn take(
+    mut document: Document,
+    mut record: MilestoneRecord,
+    request: &ClaimRequest,
+) -> Result<(Row, MilestoneRecord), (MilestoneId, Unreadable)> {
+    let lease = Lease {
+        owner: request.owner.clone(),
+        token: request.token.clone(),
+        since: request.now,
+        until: request.until,
     };
-    let record = MilestoneRecord::from_document(document.clone());
-    Ok(Some(record.map(|record| (document, record))))
+    let patch = lease::claim(&mut record, lease);
+    record.rev += 1;
+    let unreadable = |reason: String| {
+        (
+            record.id.clone(),
+            Unreadable {
+                id: record.id.to_string(),
+                reason,
+            },
+        )
+    };
+    patch
+        .apply_to(&mut document, record.rev)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let row = Row::new(&record.id, &document).map_err(|error| unreadable(error.to_string()))?;
+    Ok((row, record))
+}
+
+/// What is taken of that which is due: of a few at a time, those with the highest priority.
+struct Choice<'a> {
+    reading: Reading<'a>,
+    limit: usize,
+    waiting: Vec<Found>,
+    chosen: Vec<(Document, MilestoneRecord)>,
+    unreadable: Vec<(MilestoneId, Unreadable)>,
+}
+
+impl<'a> Choice<'a> {
+    fn new(reading: Reading<'a>, limit: usize) -> Self {
+        Self {
+            reading,
+            limit,
+            waiting: Vec::new(),
+            chosen: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+
+    /// Tells whether there is room for more.
+    fn add(&mut self, found: Found) -> Outcome<bool> {
+        self.waiting.push(found);
+        if self.waiting.len() >= self.limit.saturating_mul(SPREAD) {
+            self.choose()?;
+        }
+        Ok(self.chosen.len() < self.limit)
+    }
+
+    fn choose(&mut self) -> Outcome<()> {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        // Of one priority, what was found first stays first.
+        waiting.sort_by_key(|found| Reverse(found.priority));
+        for Found { id, .. } in waiting {
+            if self.chosen.len() == self.limit {
+                break;
+            }
+            let document = match row::read(self.reading.connection, self.reading.database, &id)? {
+                Stored::Missing => continue,
+                Stored::Broken(unreadable) => Err(unreadable),
+                Stored::Document(document) => Ok(document),
+            };
+            let read = document.and_then(|document| {
+                Ok((MilestoneRecord::from_document(document.clone())?, document))
+            });
+            match read {
+                Ok((record, document)) => self.chosen.push((document, record)),
+                Err(unreadable) => self.unreadable.push((id, unreadable)),
+            }
+        }
+        Ok(())
+    }
 }

@@ -24,3 +24,22 @@ pub(super) fn now() -> DateTime {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_goes_on_with_the_machine_and_never_back() {
+        let begin = (now(), Instant::now());
+        let mut last = begin.0;
+        while begin.1.elapsed().as_millis() < 20 {
+            let next = now();
+            assert!(next >= last, "{next} after {last}");
+            last = next;
+        }
+        last = now();
+        assert!(last.timestamp_millis() - begin.0.timestamp_millis() >= 19);
+        assert!((last.timestamp_millis() - DateTime::now().timestamp_millis()).abs() < 1_000);
+    }
+}

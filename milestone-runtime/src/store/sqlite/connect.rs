@@ -41,11 +41,20 @@ pub(super) fn writing(database: &Database) -> Outcome<Connection> {
     Ok(connection)
 }
 
-/// A connection that reads a file which the writing one has made.
-pub(super) fn reading(path: &Path) -> Outcome<Connection> {
+/// A connection that reads a file which one that writes has made.
+pub(super) fn reading(database: &Database, path: &Path) -> Outcome<Connection> {
+    look_at(path)?;
     let connection = prepared(Connection::open_with_flags(path, flags())?)?;
     connection.pragma_update(None, "query_only", true)?;
-    Ok(connection)
+    if schema::is_complete(&connection, database)? {
+        return Ok(connection);
+    }
+    let reason = "its tables are not there yet; open the store first".to_owned();
+    Err(StoreError::Unsupported {
+        server: database.place.to_string(),
+        reason,
+    }
+    .into())
 }
 
 /// One thread uses a connection. No `SQLITE_OPEN_URI`: a file may have any name.

@@ -4,7 +4,21 @@ use bson::{Bson, Document, doc};
 use milestone_core::record::{MilestoneId, Unreadable};
 use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
 
-use super::{encode::encode, errors::Outcome, names::Database, session::Session};
+use super::{commit::integer, encode::encode, errors::Outcome, names::Database, session::Session};
+
+/// The columns behind the id, in the order of the table.
+const COLUMNS: [&str; 10] = [
+    "type",
+    "state",
+    "next_queue",
+    "next_at",
+    "owner",
+    "until",
+    "priority",
+    "expire_at",
+    "due",
+    "doc",
+];
 
 /// A row, ready to be written.
 pub(super) struct Row {
@@ -13,6 +27,7 @@ pub(super) struct Row {
     state: Option<String>,
     next: Option<(String, i64)>,
     lease: Option<(String, i64)>,
+    priority: i64,
     expire_at: Option<i64>,
     due: Option<Vec<u8>>,
     document: Vec<u8>,
@@ -42,6 +57,7 @@ impl Row {
             state: text(document.get("state")),
             next,
             lease,
+            priority: integer(document, "priority").unwrap_or_default(),
             expire_at: date(document.get("expireAt")),
             due: due
                 .map(|due| encode(&doc! { "due": due.clone() }))
@@ -57,21 +73,7 @@ impl Row {
 
     /// Writes it in the place of the row of its id.
     pub(super) fn replace(&self, session: &Session<'_>) -> Outcome<()> {
-        let columns = [
-            "type",
-            "state",
-            "next_queue",
-            "next_at",
-            "owner",
-            "until",
-            "expire_at",
-            "due",
-            "doc",
-        ];
-        let columns: Vec<String> = columns
-            .iter()
-            .map(|column| format!("{column} = excluded.{column}"))
-            .collect();
+        let columns = COLUMNS.map(|column| format!("{column} = excluded.{column}"));
         self.write(
             session,
             &format!("ON CONFLICT (id) DO UPDATE SET {}", columns.join(", ")),
@@ -81,9 +83,9 @@ impl Row {
 
     fn write(&self, session: &Session<'_>, conflict: &str) -> Outcome<bool> {
         let sql = format!(
-            "INSERT INTO {} (id, type, state, next_queue, next_at, owner, until, expire_at, due, doc)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {conflict}",
-            session.database.table
+            "INSERT INTO {} (id, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {conflict}",
+            session.database.table,
+            COLUMNS.join(", ")
         );
         let (queue, at) = self.next.as_ref().map(|(queue, at)| (queue, at)).unzip();
         let (owner, until) = self
@@ -99,6 +101,7 @@ impl Row {
             at,
             owner,
             until,
+            self.priority,
             self.expire_at,
             self.due,
             self.document

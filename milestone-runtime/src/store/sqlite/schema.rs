@@ -48,7 +48,7 @@ fn objects(database: &Database) -> [Object; 5] {
         table(
             "",
             "(id TEXT PRIMARY KEY NOT NULL, type TEXT, state TEXT, next_queue TEXT, next_at INTEGER, owner TEXT, until INTEGER, \
-            expire_at INTEGER, due BLOB, doc BLOB NOT NULL)",
+            priority INTEGER NOT NULL, expire_at INTEGER, due BLOB, doc BLOB NOT NULL)",
         ),
         table(
             ".workers",

@@ -7,6 +7,7 @@ mod reader;
 mod writer;
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, mpsc},
     thread::JoinHandle,
 };
@@ -27,7 +28,8 @@ type Write = Box<dyn FnOnce(Result<&mut Session<'_>, StoreError>) -> Answer + Se
 /// Takes the error of the transaction, if it failed.
 type Answer = Box<dyn FnOnce(Option<StoreError>) + Send>;
 
-type Read = Box<dyn FnOnce(Result<Reading<'_>, StoreError>) + Send>;
+/// A read, which tells whether the connection is of more use.
+type Read = Box<dyn FnOnce(Result<Reading<'_>, StoreError>) -> bool + Send>;
 
 enum Job {
     Write(Write),
@@ -120,9 +122,15 @@ impl Threads {
         let (tell, told) = oneshot::channel();
         let database = Arc::clone(&self.place);
         let read: Read = Box::new(move |reading| {
-            let result = reading
-                .and_then(|reading| work(reading).map_err(|fault| fault.at(&database.place)));
+            let mut is_good = true;
+            let result = reading.and_then(|reading| {
+                caught(|| work(reading)).map_err(|fault| {
+                    is_good = !fault.is_of_the_connection();
+                    fault.at(&database.place)
+                })
+            });
             let _ = tell.send(result);
+            is_good
         });
         answer(self.reader.as_ref(), Job::Read(read), told)
     }
@@ -161,6 +169,14 @@ fn answer<T: Send + 'static>(
     })
 }
 
+/// A document on which a library panics must not end the thread.
+fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    // A write that panics is undone, and a read changes nothing.
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(StoreError::Other("the store has panicked over this call".to_owned()).into())
+    })
+}
+
 /// A write that fails undoes what it has done, and nothing else of the transaction.
 fn in_savepoint<T>(
     session: &mut Session<'_>,
@@ -168,7 +184,7 @@ fn in_savepoint<T>(
 ) -> Outcome<T> {
     let connection = session.connection;
     connection.execute_batch("SAVEPOINT job")?;
-    let result = work(session);
+    let result = caught(|| work(session));
     if result.is_ok() {
         connection.execute_batch("RELEASE job")?;
     } else if !connection.is_autocommit() {

@@ -266,3 +266,44 @@ pub(super) async fn unknown_fields_stay(bench: Bench) {
     }
     assert_eq!(action.get_str("state").ok(), Some("running"));
 }
+
+pub(super) async fn many_at_once(bench: Bench) {
+    let stores = [bench.store.clone(), bench.subject.store().await];
+    let mut tasks = Vec::new();
+    for number in 0..32_usize {
+        let id = format!("m{number}");
+        let mut record = bench.held(id.as_str(), "w1", &format!("t{number}")).await;
+        let store = Arc::clone(&stores[number % 2]);
+        tasks.push(tokio::spawn(async move {
+            for step in 1..=8_i64 {
+                let patch = set("actions.0.attempts", step).attempt_for_tests(attempt(step));
+                let told = store.commit(vec![commit(&record, patch)]).await;
+                let told = told.expect("a commit is answered");
+                assert!(
+                    matches!(told[..], [Committed::Done]),
+                    "{step} of {}: {told:?}",
+                    record.id
+                );
+                record.rev += 1;
+            }
+            record
+        }));
+    }
+    for task in tasks {
+        let record = task.await.expect("the task ends");
+        let stored = bench.get(record.id.clone()).await;
+        assert_eq!(
+            (stored.rev, stored.report.len()),
+            (record.rev, 8),
+            "{}",
+            record.id
+        );
+        assert_eq!(stored.actions[0].attempts, 8, "{}", record.id);
+    }
+}
+
+/// An attempt as a report holds it.
+fn attempt(number: i64) -> Bson {
+    let date = bson::DateTime::from_millis(number);
+    doc! { "action": "work", "number": number, "success": true, "beginDate": date, "endDate": date, "worker": "w1" }.into()
+}

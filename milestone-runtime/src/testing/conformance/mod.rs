@@ -100,15 +100,17 @@ checks! {
     claim: takes_each_milestone_once, writes_what_it_gives, counts_a_loss, leaves_live_leases_alone, takes_expired_leases_when_told,
         keeps_to_the_limit, leaves_the_excepted_alone, leaves_alone_what_is_not_due;
     queue: earliest_first_across_pages, not_before_its_time, only_methods_of_the_worker, only_queues_of_the_worker,
-        others_in_front_do_not_block;
+        others_in_front_do_not_block, the_higher_priority_first;
     commit: changes_what_the_patch_names, repeated_is_done_once, a_release_repeated_is_done_once, each_of_a_batch_for_itself,
-        several_of_one_milestone, too_large_is_refused_alone, unknown_fields_stay;
+        several_of_one_milestone, too_large_is_refused_alone, unknown_fields_stay, many_at_once;
     fencing: nobody_writes_with_a_wrong_token, nobody_writes_with_a_wrong_rev, nobody_writes_after_a_takeover,
         nobody_writes_to_what_is_gone, a_holder_and_takers;
     mail: guards_a_commit, does_not_hinder_what_is_not_guarded, does_not_hinder_a_repeated_commit;
-    renew: prolongs_a_lease, never_shortens, revives_a_lease, tells_the_lost_one_by_one, tells_of_mail, keeps_others_away;
+    renew: prolongs_a_lease, never_shortens, revives_a_lease, tells_the_lost_one_by_one, tells_of_mail, keeps_others_away,
+        beside_commits_and_commands;
     send: delivers_once, delivers_once_to_many_senders, tells_what_is_not_there, asks_for_the_state, stops_at_a_full_inbox,
-        wakes_what_nobody_holds, wakes_in_a_queue_of_the_milestone, leaves_a_live_lease_alone, wakes_behind_a_dead_lease;
+        wakes_what_nobody_holds, wakes_in_a_queue_of_the_milestone, leaves_a_live_lease_alone, wakes_behind_a_dead_lease,
+        keeps_the_value_in_a_command;
     values: of_every_type_as_parameters, of_every_type_as_outputs, with_any_keys, in_labels_and_ids;
     unreadable: are_left_alone_and_named, do_not_block_others, are_told_on_reading, of_a_claimed_one_lose_nothing;
     list: pages_over_all_ids, filters, by_labels_of_any_name, counts;

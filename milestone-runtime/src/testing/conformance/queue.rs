@@ -132,3 +132,19 @@ pub(super) async fn others_in_front_do_not_block(bench: Bench) {
     bench.insert(records).await;
     assert_eq!(bench.claimed_ids(&bench.request("w1", 1)).await, ["ours"]);
 }
+
+pub(super) async fn the_higher_priority_first(bench: Bench) {
+    let mut records = Vec::new();
+    for (id, priority) in [("low", -5), ("none", 0), ("high", 7)] {
+        let mut record = bench.record(id);
+        record.priority = priority;
+        records.push(record);
+    }
+    bench.insert(records).await;
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        let claimed = bench.claim(&bench.request("w1", 1)).await;
+        order.extend(claimed.records.iter().map(|record| record.id.to_string()));
+    }
+    assert_eq!(order, ["high", "none", "low"]);
+}

@@ -1,7 +1,7 @@
 //! Leases that go on.
 
-use super::bench::{Bench, LEASE, commit, pause, release};
-use crate::store::Committed;
+use super::bench::{Bench, LEASE, commit, pause, release, set};
+use crate::store::{Committed, RenewRequest, Sent};
 
 pub(super) async fn prolongs_a_lease(bench: Bench) {
     let record = bench.held("one", "w1", "t1").await;
@@ -142,4 +142,59 @@ pub(super) async fn keeps_others_away(bench: Bench) {
     request.now = bench.at(3 * LEASE + 2);
     request.expired_before = Some(bench.at(3 * LEASE + 1));
     assert_eq!(bench.claimed_ids(&request).await, ["one"]);
+}
+
+/// Renewals, commits and commands of one milestone at once: none undoes what another has done.
+pub(super) async fn beside_commits_and_commands(bench: Bench) {
+    const ROUNDS: i64 = 20;
+    let record = bench.held("one", "w1", "t1").await;
+    let (renewing, sending) = (bench.subject.store().await, bench.subject.store().await);
+    let until = |round: i64| bench.at(LEASE + round);
+    let renewals = async {
+        for round in 1..=ROUNDS {
+            let holds = vec![("one".into(), "t1".to_owned())];
+            let request = RenewRequest {
+                owner: "w1".to_owned(),
+                holds,
+                until: until(round),
+            };
+            let renewed = renewing
+                .renew(request)
+                .await
+                .expect("a renewal is answered");
+            assert!(renewed.lost.is_empty(), "round {round}");
+        }
+    };
+    let commands = async {
+        for round in 1..=ROUNDS {
+            let command = bench.command(&format!("c{round}"), pause(), 0);
+            let sent = sending
+                .send("one".into(), command)
+                .await
+                .expect("a command is answered");
+            assert_eq!(sent, Sent::Delivered);
+        }
+    };
+    let commits = async {
+        let mut record = record.clone();
+        for round in 1..=ROUNDS {
+            let told = bench
+                .commit(commit(&record, set("actions.0.attempts", round)))
+                .await;
+            assert!(matches!(told, Committed::Done), "round {round}: {told:?}");
+            record.rev += 1;
+        }
+    };
+    tokio::join!(renewals, commands, commits);
+    let after = bench.get("one").await;
+    assert_eq!(after.lease.map(|lease| lease.until), Some(until(ROUNDS)));
+    assert_eq!(after.next.map(|next| next.at), Some(until(ROUNDS)));
+    assert_eq!(
+        (after.rev, after.actions[0].attempts),
+        (record.rev + ROUNDS, ROUNDS)
+    );
+    assert_eq!(
+        (after.mail, after.inbox.len() as u64),
+        (ROUNDS, ROUNDS.unsigned_abs())
+    );
 }

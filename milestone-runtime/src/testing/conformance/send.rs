@@ -270,3 +270,24 @@ pub(super) async fn wakes_behind_a_dead_lease(bench: Bench) {
         doc! { "due": raw.get("due") }
     );
 }
+
+pub(super) async fn keeps_the_value_in_a_command(bench: Bench) {
+    bench.held("one", "w1", "t1").await;
+    for (number, output) in [
+        doc! { "$oid": "no hex" },
+        doc! { "a.b": { "": 1, "$c": null } },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let order = Order::Resolve {
+            action: "work".to_owned(),
+            attempt: Some(1),
+            applied: true,
+            output: output.into(),
+        };
+        let command = bench.command(&format!("c{number}"), order, 0);
+        assert_eq!(bench.send("one", command.clone()).await, Sent::Delivered);
+        assert_eq!(bench.get("one").await.inbox[number], command);
+    }
+}

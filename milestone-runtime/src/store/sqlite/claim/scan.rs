@@ -4,16 +4,21 @@ use std::{collections::HashSet, path::PathBuf};
 
 use bson::{Bson, Document};
 use milestone_core::record::MilestoneId;
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows};
+use rusqlite::{CachedStatement, OptionalExtension, Row, Rows};
 
 use crate::store::{
     ClaimRequest,
-    sqlite::{alive, errors::Outcome, names::Database, row},
+    sqlite::{alive, errors::Outcome, row, session::Reading},
 };
 
+/// A milestone that may be taken.
+pub(super) struct Found {
+    pub(super) id: MilestoneId,
+    pub(super) priority: i64,
+}
+
 pub(super) struct Scan<'a> {
-    connection: &'a Connection,
-    database: &'a Database,
+    reading: Reading<'a>,
     request: &'a ClaimRequest,
     folder: Option<PathBuf>,
     except: HashSet<String>,
@@ -25,6 +30,7 @@ struct Entry {
     at: i64,
     until: Option<i64>,
     due: Option<Vec<u8>>,
+    priority: i64,
 }
 
 impl Entry {
@@ -34,34 +40,54 @@ impl Entry {
             at: row.get(1)?,
             until: row.get(2)?,
             due: row.get(3)?,
+            priority: row.get(4)?,
+        })
+    }
+
+    fn found(&self) -> Found {
+        Found {
+            id: row::id(&self.key),
+            priority: self.priority,
+        }
+    }
+
+    fn due(&self) -> impl Iterator<Item = Document> {
+        let document = self
+            .due
+            .as_ref()
+            .and_then(|bytes| Document::from_reader(&bytes[..]).ok());
+        let list = document.and_then(|mut document| document.remove("due"));
+        let items = match list {
+            Some(Bson::Array(items)) => items,
+            _ => Vec::new(),
+        };
+        items.into_iter().filter_map(|item| match item {
+            Bson::Document(document) => Some(document),
+            _ => None,
         })
     }
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(
-        connection: &'a Connection,
-        database: &'a Database,
-        request: &'a ClaimRequest,
-    ) -> Self {
+    pub(super) fn new(reading: Reading<'a>, request: &'a ClaimRequest) -> Self {
         let except = request.except.iter().map(row::key).collect();
+        let folder = reading.database.folder();
         Self {
-            connection,
-            database,
+            reading,
             request,
-            folder: database.folder(),
+            folder,
             except,
         }
     }
 
     /// Shows what may be taken, as long as there is interest: first what dead workers held, then what is due, the earliest first.
-    pub(super) fn run(&self, mut show: impl FnMut(MilestoneId) -> Outcome<bool>) -> Outcome<()> {
+    pub(super) fn run(&self, mut show: impl FnMut(Found) -> Outcome<bool>) -> Outcome<()> {
         let mut shown = HashSet::new();
         for owner in self.dead()? {
-            for key in self.held_by(&owner)? {
-                let id = row::id(&key);
-                shown.insert(key);
-                if !show(id)? {
+            for entry in self.held_by(&owner)? {
+                let found = entry.found();
+                shown.insert(entry.key);
+                if !show(found)? {
                     return Ok(());
                 }
             }
@@ -85,9 +111,9 @@ impl<'a> Scan<'a> {
             if !is_free || self.except.contains(&entry.key) || !self.is_due(&entry) {
                 continue;
             }
-            let id = row::id(&entry.key);
+            let found = entry.found();
             // A queue may be named twice, and a milestone of a dead worker may be due.
-            if shown.insert(entry.key) && !show(id)? {
+            if shown.insert(entry.key) && !show(found)? {
                 break;
             }
         }
@@ -96,15 +122,15 @@ impl<'a> Scan<'a> {
 
     fn due_statement(&self) -> Outcome<CachedStatement<'a>> {
         let sql = format!(
-            "SELECT id, next_at, until, due FROM {} WHERE next_queue = ? AND next_at <= ? ORDER BY next_at",
-            self.database.table
+            "SELECT id, next_at, until, due, priority FROM {} WHERE next_queue = ? AND next_at <= ? ORDER BY next_at",
+            self.reading.database.table
         );
-        Ok(self.connection.prepare_cached(&sql)?)
+        Ok(self.reading.connection.prepare_cached(&sql)?)
     }
 
     /// Whether one of the entries is due that the worker can move on.
     fn is_due(&self, entry: &Entry) -> bool {
-        self.entries(entry).any(|due| {
+        entry.due().any(|due| {
             let at = due
                 .get_datetime("at")
                 .is_ok_and(|at| *at <= self.request.now);
@@ -113,28 +139,12 @@ impl<'a> Scan<'a> {
     }
 
     fn is_served(&self, due: &Document) -> bool {
-        let is_one = |name: &str, of: &[String]| {
-            due.get_str(name)
-                .is_ok_and(|value| of.iter().any(|one| one == value))
+        let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
+        let (Ok(queue), Ok(method)) = (due.get_str("queue"), due.get_str("method")) else {
+            return false;
         };
-        is_one("queue", &self.request.queues)
-            && (is_one("method", &[String::new()]) || is_one("method", &self.request.methods))
-    }
-
-    fn entries(&self, entry: &Entry) -> impl Iterator<Item = Document> {
-        let document = entry
-            .due
-            .as_ref()
-            .and_then(|bytes| Document::from_reader(&bytes[..]).ok());
-        let list = document.and_then(|mut document| document.remove("due"));
-        let items = match list {
-            Some(Bson::Array(items)) => items,
-            _ => Vec::new(),
-        };
-        items.into_iter().filter_map(|item| match item {
-            Bson::Document(document) => Some(document),
-            _ => None,
-        })
+        has(&self.request.queues, queue)
+            && (method.is_empty() || has(&self.request.methods, method))
     }
 
     /// The dead workers that hold milestones.
@@ -146,9 +156,9 @@ impl<'a> Scan<'a> {
         // From one owner to the next by the index, past all that each of them holds.
         let sql = format!(
             "SELECT min(owner) FROM {} WHERE owner > ?",
-            self.database.table
+            self.reading.database.table
         );
-        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut statement = self.reading.connection.prepare_cached(&sql)?;
         let mut last = String::new();
         while let Some(owner) = statement
             .query_row([&last], |row| row.get::<_, Option<String>>(0))
@@ -164,23 +174,21 @@ impl<'a> Scan<'a> {
     }
 
     /// What a dead worker held, whenever its leases would have ended.
-    fn held_by(&self, owner: &str) -> Outcome<Vec<String>> {
+    fn held_by(&self, owner: &str) -> Outcome<Vec<Entry>> {
         let sql = format!(
-            "SELECT id, ifnull(next_at, 0), until, due FROM {} WHERE owner = ?",
-            self.database.table
+            "SELECT id, ifnull(next_at, 0), until, due, priority FROM {} WHERE owner = ?",
+            self.reading.database.table
         );
-        let mut statement = self.connection.prepare_cached(&sql)?;
+        let mut statement = self.reading.connection.prepare_cached(&sql)?;
         let rows = statement.query_map([owner], Entry::read)?;
-        let mut keys = Vec::new();
+        let mut held = Vec::new();
         for entry in rows {
             let entry = entry?;
-            if !self.except.contains(&entry.key)
-                && self.entries(&entry).any(|due| self.is_served(&due))
-            {
-                keys.push(entry.key);
+            if !self.except.contains(&entry.key) && entry.due().any(|due| self.is_served(&due)) {
+                held.push(entry);
             }
         }
-        Ok(keys)
+        Ok(held)
     }
 }
 

@@ -39,14 +39,20 @@ impl Reader {
         let connection = match self
             .connection
             .take()
-            .map_or_else(|| connect::reading(&self.path), Ok)
+            .map_or_else(|| connect::reading(&self.database, &self.path), Ok)
         {
             Ok(connection) => self.connection.insert(connection),
-            Err(fault) => return read(Err(fault.at(&self.database.place))),
+            Err(fault) => {
+                read(Err(fault.at(&self.database.place)));
+                return;
+            }
         };
-        read(Ok(Reading {
+        let reading = Reading {
             connection,
             database: &self.database,
-        }));
+        };
+        if !read(Ok(reading)) {
+            self.connection = None;
+        }
     }
 }

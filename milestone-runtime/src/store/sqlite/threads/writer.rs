@@ -17,7 +17,7 @@ use crate::store::{
     sqlite::{
         alive::Alive,
         connect,
-        errors::{Fault, again},
+        errors::{Fault, again, stopped},
         names::{Database, Place},
         session::{Reading, Session},
     },
@@ -62,18 +62,17 @@ impl Writer {
         while let Some(first) = self.next() {
             let mut reads = Vec::new();
             let mut writes = Vec::new();
-            let mut job = Some(first);
-            while let Some(one) = job {
-                match one {
+            let waiting = std::iter::from_fn(|| self.jobs.try_recv().ok());
+            let mut listens = false;
+            for job in std::iter::once(first).chain(waiting).take(MAX_GROUP) {
+                match job {
                     Job::Write(write) => writes.push(write),
                     Job::Read(read) => reads.push(read),
-                    Job::Listen => {}
+                    Job::Listen => listens = true,
                 }
-                job = if writes.len() < MAX_GROUP {
-                    self.jobs.try_recv().ok()
-                } else {
-                    None
-                };
+            }
+            if listens {
+                self.look();
             }
             if !writes.is_empty() {
                 self.write(writes);
@@ -129,16 +128,15 @@ impl Writer {
     }
 
     fn read(&mut self, read: Read) {
-        match self.connected() {
-            Ok(()) => {}
-            Err(error) => return read(Err(error)),
-        }
-        if let Some(connection) = &self.connection {
-            read(Ok(Reading {
+        let connected = self.connected();
+        match (connected, &self.connection) {
+            (Ok(()), Some(connection)) => read(Ok(Reading {
                 connection,
                 database: &self.database,
-            }));
-        }
+            })),
+            (Ok(()), None) => read(Err(stopped())),
+            (Err(error), _) => read(Err(error)),
+        };
     }
 
     fn write(&mut self, writes: Vec<Write>) {
@@ -159,25 +157,28 @@ impl Writer {
             hint: false,
         };
         let mut answers: Vec<Answer> = Vec::with_capacity(writes.len());
-        let mut broken = None;
+        let mut is_undone = false;
         let mut writes = writes.into_iter();
         for write in writes.by_ref() {
             answers.push(write(Ok(&mut session)));
             if connection.is_autocommit() {
                 // SQLite has undone the transaction, for want of disk or memory.
-                broken = Some(rusqlite::Error::SqliteFailure(
-                    rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT),
-                    None,
-                ));
+                is_undone = true;
                 break;
             }
         }
         let hint = session.hint;
-        let done = match broken {
-            Some(error) => Err(error),
-            None => connection.execute_batch("COMMIT"),
+        let done = if is_undone {
+            let reason = "it has undone the transaction, as another write in it failed".to_owned();
+            Err(StoreError::Unreachable {
+                server: self.database.place.to_string(),
+                reason,
+            }
+            .into())
+        } else {
+            connection.execute_batch("COMMIT").map_err(Fault::from)
         };
-        let error = done.err().map(|error| self.failed(error.into()));
+        let error = done.err().map(|fault| self.failed(fault));
         if let Some(error) = &error {
             refuse(writes.collect(), error);
         }

@@ -1,4 +1,12 @@
-//! The embedded store.
+//! The embedded store: the conformance suite, and what only it does.
+
+mod claims;
+mod files;
+mod groups;
+mod hints;
+mod liveness;
+mod processes;
+mod support;
 
 use std::{path::PathBuf, sync::Arc};
 
