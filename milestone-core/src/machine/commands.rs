@@ -56,7 +56,7 @@ impl Editor<'_> {
 
     fn carry_out(&mut self, command: &Command) -> Reply {
         match &command.order {
-            Order::Cancel { reason } => self.cancel(reason),
+            Order::Cancel { reason } => self.cancel(reason, &command.by),
             Order::Pause { reason } => self.pause(reason, &command.by),
             Order::Resume => self.resume(),
             Order::Retry => self.retry(),
@@ -70,7 +70,7 @@ impl Editor<'_> {
         }
     }
 
-    fn cancel(&mut self, reason: &str) -> Reply {
+    fn cancel(&mut self, reason: &str, by: &str) -> Reply {
         if self.record.state.is_terminal() {
             return Err(format!("it is already {}", self.record.state));
         }
@@ -80,6 +80,7 @@ impl Editor<'_> {
         self.unwind(Unwind {
             to: Status::Cancelled,
             reason: shortened(reason, self.limits.message),
+            by: Some(by.to_owned()),
             since: self.now,
         });
         Ok("nothing new begins, and what was done is undone".to_owned())

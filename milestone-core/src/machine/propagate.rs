@@ -61,6 +61,7 @@ impl Editor<'_> {
             self.unwind(Unwind {
                 to: Status::Undone,
                 reason,
+                by: None,
                 since: self.now,
             });
         }

@@ -1,7 +1,7 @@
 //! One action of a stored milestone.
 
 use bson::{Bson, DateTime};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::options::Mode;
 
@@ -18,6 +18,7 @@ pub struct ActionRecord {
     /// How often it may run.
     pub mode: Mode,
     /// The indices of the actions it waits for.
+    #[serde(serialize_with = "small")]
     pub after: Vec<u32>,
     /// The queue in which it waits; absent is the default queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,6 +139,12 @@ pub enum UndoState {
     Done,
     /// An operator said that it need not be undone.
     Waived,
+}
+
+/// As 32-bit numbers: serde would store an `u32` as 64 bits, which mongosh shows as `Long('0')`.
+fn small<S: Serializer>(after: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
+    let small = |index: &u32| i32::try_from(*index).unwrap_or(i32::MAX);
+    serializer.collect_seq(after.iter().map(small))
 }
 
 /// A field that is there is `Some`, even if it is null.

@@ -120,6 +120,9 @@ pub struct Unwind {
     pub to: Status,
     /// Why, for people.
     pub reason: String,
+    /// Who cancelled it; absent after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// Since when.
     pub since: DateTime,
 }
