@@ -38,7 +38,7 @@ impl Seen {
 }
 
 /// Takes a milestone: gives it the lease, one epoch more, and the one due entry that a held milestone has. If a lease ended while
-/// attempts ran, that is counted in the same write.
+/// attempts ran, that is counted in the same write. The event [`crate::machine::Event::TakenOver`] comes next.
 pub fn claim(record: &mut MilestoneRecord, lease: Lease) -> Patch {
     let mut patch = Patch::default();
     if record.lease.is_some() && attempts_run(record) {

@@ -5,6 +5,13 @@ use bson::Bson;
 use crate::record::{Command, MilestoneRecord, Order};
 
 /// The limits of stored milestones, in bytes where nothing else is said.
+///
+/// ```
+/// use milestone_core::limits::Limits;
+///
+/// let limits = Limits::new().output(64 * 1024);
+/// assert_eq!((limits.output, limits.parameters), (64 * 1024, 4 * 1024 * 1024));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

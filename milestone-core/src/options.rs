@@ -30,6 +30,15 @@ impl Mode {
 /// The options of an action, as `#[action(..)]` or dynamic registration gives them.
 ///
 /// Every function is `const`, so that generated code holds what the user wrote and nothing else.
+///
+/// ```
+/// use std::time::Duration;
+/// use milestone_core::{options::Options, retry::RetryPolicy};
+///
+/// const DEBIT: Options = Options::idempotent().undo("refund").timeout(Duration::from_secs(30));
+/// assert_eq!(DEBIT.effective_retry().max, None, "idempotent: without end");
+/// assert_eq!(Options::plain().effective_retry(), RetryPolicy::never());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 #[must_use]

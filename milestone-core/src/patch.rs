@@ -7,7 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bson::{Bson, Document, doc};
 
-/// A change of one stored milestone, from one `rev` to the next.
+/// A change of one stored milestone, from one `rev` to the next. It comes from [`crate::machine::advance`] or [`crate::lease::claim`].
+///
+/// ```
+/// # use bson::{DateTime, doc};
+/// # use milestone_core::{graph::Action, lease::claim, limits::Limits, machine::NewMilestone, record::{Lease, MilestoneRecord}};
+/// # let (now, limits) = (DateTime::from_millis(0), Limits::new());
+/// # let plan = Action::new("debit").into_plan(|_| None).unwrap();
+/// # let mut record = MilestoneRecord::new(NewMilestone::new("Transfer", plan), now, &limits).unwrap();
+/// # let lease = Lease { owner: "w".into(), token: "t".into(), since: now, until: now };
+/// let mut document = record.to_document()?;
+/// let patch = claim(&mut record, lease);
+///
+/// // In memory, or by a `MongoDB` server: the same.
+/// patch.apply_to(&mut document, 2)?;
+/// assert_eq!(document.get_i64("epoch")?, 1);
+/// assert_eq!(patch.to_update(2).get_document("$set")?.get_i64("epoch")?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a patch does nothing until it is committed"]
 pub struct Patch {
@@ -136,7 +153,8 @@ impl Patch {
         self.releases |= later.releases;
     }
 
-    /// The update that a MongoDB server carries out, which also sets `rev`.
+    /// The update that a `MongoDB` server carries out, which also sets `rev`. It is a classical one, with `$set`, `$unset` and `$push`: in
+    /// a pipeline, `actions.3.x` would set the field in every action.
     #[must_use]
     pub fn to_update(&self, rev: i64) -> Document {
         let mut set: Document = self
@@ -201,7 +219,7 @@ impl Patch {
         Ok(())
     }
 
-    /// About how many bytes it adds to the document at most.
+    /// About how many bytes it adds to the document at most; what it replaces is not subtracted.
     #[must_use]
     pub fn size(&self) -> usize {
         let set: usize = self

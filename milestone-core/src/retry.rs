@@ -3,6 +3,16 @@
 use std::time::Duration;
 
 /// How errors of an action are retried.
+///
+/// ```
+/// use std::time::Duration;
+/// use milestone_core::retry::RetryPolicy;
+///
+/// let policy = RetryPolicy::new().max(3).base(Duration::from_secs(2));
+/// assert_eq!(policy.delay(1, 1.0), Some(Duration::from_secs(2)));
+/// assert_eq!(policy.delay(2, 1.0), Some(Duration::from_secs(4)));
+/// assert_eq!(policy.delay(3, 1.0), None, "three attempts in all");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use]

@@ -130,6 +130,19 @@ impl GraphError {
 }
 
 /// A valid graph: names are good and single, nothing waits for itself, every action comes after those it waits for.
+///
+/// ```
+/// use milestone_core::{graph::{GraphError, Plan, PlannedAction}, options::Mode};
+///
+/// let action = |name| PlannedAction::new(name, Mode::Idempotent);
+/// let plan = Plan::new(vec![action("credit").after([1]), action("debit")])?;
+/// let names: Vec<_> = plan.actions().iter().map(|action| action.name.as_str()).collect();
+/// assert_eq!(names, ["debit", "credit"]);
+///
+/// let circle = Plan::new(vec![action("a").after([1]), action("b").after([0])]);
+/// assert_eq!(circle, Err(GraphError::Cycle { name: "a".into() }));
+/// # Ok::<(), GraphError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     actions: Vec<PlannedAction>,

@@ -1,4 +1,8 @@
 //! The state machine: from a stored milestone, an event and the time to a patch. It does no I/O and knows no clock.
+//!
+//! Three things are true of every event, whatever the milestone: an error leaves the record as it was; the patch does to the document
+//! what the event did to the record; and a patch that begins, hands back or ends leaves no command of the inbox unread, and says by
+//! [`Patch::mail`] how many it knows of.
 
 mod attempts;
 mod commands;
@@ -27,6 +31,12 @@ use crate::{
 use editor::Editor;
 
 /// Something that a worker runs: an action, to do it or to undo it.
+///
+/// ```
+/// use milestone_core::machine::Task;
+///
+/// assert_ne!(Task::to_do(0), Task::to_undo(0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
     /// The index of the action.
@@ -59,28 +69,29 @@ impl Task {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The worker has taken it. Attempts that run in the document are those of a worker that is no more.
+    /// The worker has taken it, after [`crate::lease::claim`]. Attempts that run in the document since an earlier epoch are those of a
+    /// worker that is no more: repeatable ones run again, plain ones are in doubt.
     TakenOver {
-        /// How long the old worker may still be at work on what must not run twice.
+        /// How long the old worker may still be at work on what must not run twice: added to the time, it gives `settleAfter`.
         settle: Duration,
     },
-    /// Attempts begin.
+    /// Attempts begin. Commands of the inbox are carried out first; if they forbid it, it is an error.
     Begin {
-        /// What begins; all of it must be due.
+        /// What begins; all of it must be due, each once. See [`due_tasks`].
         tasks: Vec<Task>,
         /// The worker.
         worker: String,
     },
-    /// An attempt has succeeded.
+    /// An attempt has succeeded. An output that cannot be stored is refused: the action then has failed for good, and counts as applied.
     Succeeded {
         /// What ran.
         task: Task,
-        /// The number of the attempt.
+        /// The number of the attempt, as the document's `running` has it.
         number: i64,
-        /// What it gave.
+        /// What it gave; of an undo it is not kept.
         output: Bson,
     },
-    /// An attempt has failed.
+    /// An attempt has failed. By its kind, the action's mode and the policy it runs again, is in doubt, or has failed for good.
     Failed {
         /// What ran.
         task: Task,
@@ -89,9 +100,9 @@ pub enum Event {
         /// How.
         failed: Failed,
     },
-    /// The commands in the inbox are carried out.
+    /// The commands in the inbox are carried out, the oldest first, and answered.
     Mail,
-    /// The worker gives the milestone back; nothing runs.
+    /// The worker gives the milestone back; nothing runs. Commands of the inbox are carried out first.
     HandBack,
 }
 
@@ -102,11 +113,11 @@ pub struct Failed {
     pub error: AttemptError,
     /// What was special about its end.
     pub kind: Option<AttemptKind>,
-    /// Whether no retry would mend it.
+    /// Whether no retry would mend it: the action fails for good, an undo waits for an operator.
     pub fatal: bool,
-    /// The delay that the error asks for.
+    /// The delay that the error asks for, instead of the policy's.
     pub retry_after: Option<Duration>,
-    /// The policy of the action.
+    /// The policy of the action. An undo is retried without end, whatever it says.
     pub policy: RetryPolicy,
     /// From 0 to 1, to spread retries.
     pub jitter: f64,
@@ -163,7 +174,7 @@ impl TransitionError {
     }
 }
 
-/// Says what an event changes.
+/// Says what an event changes, and leaves the record as it is. It copies the record: a worker that goes on with it takes [`advance`].
 ///
 /// # Errors
 /// [`TransitionError`] if it does not fit.
@@ -177,7 +188,23 @@ pub fn apply(
 }
 
 /// Carries out an event on a record in memory, and gives the patch that does the same to the stored document. `rev` stays: whoever
-/// commits the patch counts it.
+/// commits the patch counts it. `now` is the database server's time.
+///
+/// ```
+/// # use bson::DateTime;
+/// # use milestone_core::{graph::Action, limits::Limits, machine::NewMilestone, record::{Lease, MilestoneRecord}};
+/// use milestone_core::machine::{Event, Task, advance};
+///
+/// # let (now, limits) = (DateTime::from_millis(0), Limits::new());
+/// # let plan = Action::new("debit").into_plan(|_| None).unwrap();
+/// # let mut record = MilestoneRecord::new(NewMilestone::new("Transfer", plan), now, &limits).unwrap();
+/// # record.born_leased(Lease { owner: "w".into(), token: "t".into(), since: now, until: now });
+/// let begin = Event::Begin { tasks: vec![Task::to_do(0)], worker: "w".into() };
+/// let patch = advance(&mut record, begin, now, &limits)?;
+/// assert_eq!(patch.value("actions.0.state"), Some(&"running".into()));
+/// assert_eq!(patch.value("state"), Some(&"running".into()));
+/// # Ok::<(), milestone_core::machine::TransitionError>(())
+/// ```
 ///
 /// # Errors
 /// [`TransitionError`] if the event does not fit; the record is then as it was.

@@ -25,7 +25,23 @@ pub const SCHEMA: i32 = 1;
 /// The name of the queue of actions that name none.
 pub const DEFAULT_QUEUE: &str = "default";
 
-/// A milestone as it is stored. Field names are the document's; dates are the database server's.
+/// A milestone as it is stored. Field names are the document's, in camel case; dates are the database server's, in milliseconds.
+///
+/// It is written by [`MilestoneRecord::to_document`] and read by [`MilestoneRecord::from_document`], not by serde alone, which would take
+/// some values of users for extended JSON.
+///
+/// ```
+/// # use milestone_core::{graph::Action, limits::Limits, machine::NewMilestone};
+/// use milestone_core::record::MilestoneRecord;
+/// # let plan = Action::new("debit").into_plan(|_| None).unwrap();
+/// # let now = bson::DateTime::from_millis(0);
+/// let new = NewMilestone { parameters: bson::doc! { "$oid": "opaque" }.into(), ..NewMilestone::new("Transfer", plan) };
+/// let record = MilestoneRecord::new(new, now, &Limits::new())?;
+/// let document = record.to_document()?;
+/// assert_eq!(document.get_str("type")?, "Transfer");
+/// assert_eq!(MilestoneRecord::from_document(document)?, record);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MilestoneRecord {
