@@ -71,10 +71,12 @@ impl Engine {
             self.cut_off_all();
         }
         let cut = self.stopping.as_ref().is_some_and(|stopping| stopping.cut);
-        let waiting = self
-            .held
-            .values()
-            .any(|held| !held.is_closing() || held.in_flight.is_some() || held.dirty);
+        // What a claim brings that is on its way is handed back as well.
+        let waiting = self.claim_in_flight
+            || self
+                .held
+                .values()
+                .any(|held| !held.is_closing() || held.in_flight.is_some() || held.dirty);
         // A database that is away cannot be told; the leases end by themselves.
         let away = cut && self.outage;
         if (!waiting && self.inserts.is_empty() && self.inserts_in_flight == 0) || away {
