@@ -277,7 +277,8 @@ impl Runtime {
             .shared
             .registry
             .register(methods.into_iter().collect())?;
-        let _ = self.inner.tell.send(Message::Hint);
+        // The engine lives as long as this runtime does.
+        let _ = self.inner.tell.send(Message::Registered);
         Ok(())
     }
 

@@ -32,6 +32,14 @@ impl Engine {
         self.poll_at = Instant::now();
     }
 
+    pub(super) fn registered(&mut self) {
+        self.hint();
+        let ids: Vec<_> = self.held.keys().cloned().collect();
+        for id in ids {
+            self.plan(&id);
+        }
+    }
+
     /// Nothing new begins; what runs may end within the grace period, under leases that are still renewed.
     pub(super) fn stop(&mut self, grace: Duration, reply: oneshot::Sender<()>) {
         self.serving = false;

@@ -80,6 +80,8 @@ pub(crate) enum Message {
     },
     /// Something of a held milestone is due now.
     Wake { id: MilestoneId },
+    /// Methods were registered, which held milestones may wait for.
+    Registered,
     /// Something may be due, or may have ended.
     Hint,
     /// The runtime is gone.

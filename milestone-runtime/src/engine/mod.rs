@@ -207,6 +207,7 @@ impl Engine {
             Message::Watched { ids, result } => self.watched(&ids, result),
             Message::Time { round_trip, now } => self.shared.clock.set(now, round_trip),
             Message::Wake { id } => self.plan(&id),
+            Message::Registered => self.registered(),
             Message::Hint => self.hint(),
             Message::Close => self.closed = true,
         }
