@@ -56,7 +56,8 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     } = action;
     // The lint on the case of type names looks at where the name was written; so the marker needs no `allow`, which an
     // application's `forbid` would not bear.
-    let marker = Ident::new(&ident.to_string(), generated_at(ident.span()));
+    let mut marker = ident.clone();
+    marker.set_span(generated_at(ident.span()));
     let use_runtime = names::use_runtime(options.krate.as_ref());
     let name = options.name.as_ref().map_or_else(
         || unraw(ident).into_token_stream(),
@@ -113,21 +114,26 @@ fn body(action: &Action) -> TokenStream {
     } else {
         quote!(call)
     };
-    let run = quote! {
-        <#output as _milestone::Returned>::stored(#ident(#(#extracted),*).await)
-    };
+    // All mentions of the output are at the place of its own tokens, so that a mistake in it is shown once, and there.
+    let (first, last) = names::ends(output);
+    let (open, close) = (
+        quote_spanned!(first=> <),
+        quote_spanned!(last=> as _milestone::Returned>),
+    );
+    let returned = quote!(#open #output #close);
+    let (item, output) = (
+        quote_spanned!(first=> type),
+        quote_spanned!(last=> Output =),
+    );
+    let end = quote_spanned!(last=> ::Output;);
+    let stored = quote_spanned!(last=> ::stored);
+    let run = quote!(#returned #stored(#ident(#(#extracted),*).await));
     // A body that cannot be sent between threads is an error at these tokens: it belongs to the function's name.
     let at = generated_at(ident.span());
     let run = quote_spanned!(at=> _milestone::Box::pin(async move { #run }));
-    let (first, last) = names::ends(output);
-    let (open, returned) = (
-        quote_spanned!(first=> <),
-        quote_spanned!(last=> as _milestone::Returned>::Output),
-    );
-    let returned = quote!(#open #output #returned);
     quote! {
         const INPUTS: &'static [_milestone::Input] = &[#(#inputs),*];
-        type Output = #returned;
+        #item #output #returned #end
         fn call(#call: _milestone::Call) -> _milestone::ActionFuture {
             #run
         }

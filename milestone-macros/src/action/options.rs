@@ -186,3 +186,80 @@ fn duration(input: ParseStream<'_>) -> syn::Result<Millis> {
         _ => Millis::parse(&string(input)?),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cap_is_that_of_core() {
+        let cap = milestone_core::retry::RetryPolicy::new().cap;
+        assert_eq!(cap.as_millis(), u128::from(DEFAULT_CAP.0));
+    }
+
+    fn mistakes(options: &str) -> Vec<String> {
+        let item = "async fn debit() {}".parse().expect("a function");
+        let mut errors = Errors::default();
+        let action = Action::read(item, &mut errors).expect("a function");
+        Options::read(options.parse().expect("tokens"), &action, &mut errors);
+        errors.messages()
+    }
+
+    #[test]
+    fn what_may_be_written() {
+        for options in [
+            "",
+            "idempotent",
+            "idempotent,",
+            "retry(max = 3,), undo = bank::refund",
+            "retry(base = \"10m\", cap = \"1h\", factor = 1), name = \"a.b-c\"",
+            "crate = ::work::milestone, queue = \"q\", concurrency = 1, timeout = \"1d\"",
+        ] {
+            assert_eq!(mistakes(options), [""; 0], "{options}");
+        }
+    }
+
+    #[test]
+    fn one_mistake_is_one_error() {
+        for options in [
+            "idempotent = true",
+            "idempotent, idempotent",
+            ", idempotent",
+            "idempotent,,",
+            "idempotent timeout = \"1s\"",
+            "undo",
+            "undo = ",
+            "undo = 3",
+            "undo = debit",
+            "undo => refund",
+            "retry",
+            "retry()",
+            "retry = 3",
+            "retry(3)",
+            "retry(max = 0)",
+            "retry(max = \"3\")",
+            "retry(max = 99999999999)",
+            "retry(factor = 0)",
+            "retry(base = \"1h\")",
+            "retry(base = \"2s\", cap = \"1s\")",
+            "retry(max = 3) now",
+            "timeout = 30",
+            "timeout = \"30\"",
+            "timeout = 'a'",
+            "queue = q",
+            "queue = \"\"",
+            "concurrency = 0",
+            "concurrency = -1",
+            "name = \"$a\"",
+            "name = \"milestone\"",
+            "crate = \"work\"",
+            "transactional",
+            "verify = f",
+            "priority = 3",
+            "\"idempotent\"",
+        ] {
+            let mistakes = mistakes(options);
+            assert_eq!(mistakes.len(), 1, "{options}: {mistakes:?}");
+        }
+    }
+}

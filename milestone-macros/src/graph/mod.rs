@@ -4,6 +4,8 @@ mod model;
 mod order;
 mod parse;
 mod syntax;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use model::{Model, Node};
 

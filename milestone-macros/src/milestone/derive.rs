@@ -13,7 +13,7 @@
 //! };
 //! ```
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::{Data, DeriveInput, LitStr, Meta, Path, parse::ParseStream};
 
@@ -67,14 +67,12 @@ fn milestone(input: &DeriveInput) -> TokenStream {
         .ends()
         .first()
         .map_or(ident.span(), |end| model.nodes[*end].ident.span());
-    let output = {
-        // The compiler would propose type parameters behind a name that stands at the user's.
-        let name = Ident::new("Output", Span::call_site());
-        quote_spanned!(generated_at(at)=> type #name = #outcome;)
-    };
+    let output = quote_spanned!(generated_at(at)=> type Output = #outcome;);
     let checks = table::each(&model, |node, index, at| {
         let path = &node.path;
-        quote_spanned!(at=> const _: () = _milestone::check::<#path, #ident>(#index);)
+        let check = quote_spanned!(at=> _milestone::check::<#path, #ident>(#index));
+        // The name of the constant stands where the macro does: behind one of the user's, type parameters would be proposed.
+        quote!(const _: () = #check;)
     });
     // What the checks could say after a mistake would only repeat it in other words.
     let checks = errors.is_empty().then_some(checks);
