@@ -6,6 +6,7 @@ mod differential;
 mod faults;
 mod hints;
 mod opening;
+mod proxy;
 
 use std::sync::Arc;
 

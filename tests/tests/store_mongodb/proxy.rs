@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -19,8 +18,7 @@ use tokio::{
 };
 
 /// Stands between clients and a server while it lives.
-pub struct Proxy {
-    address: SocketAddr,
+pub(crate) struct Proxy {
     losses: Arc<Mutex<Losses>>,
     listening: JoinHandle<()>,
 }
@@ -37,7 +35,7 @@ impl Proxy {
     ///
     /// # Panics
     /// If no port is free, or the options name no host.
-    pub async fn before(options: &mut ClientOptions) -> Self {
+    pub(crate) async fn before(options: &mut ClientOptions) -> Self {
         let server = options
             .hosts
             .first()
@@ -50,25 +48,16 @@ impl Proxy {
         options.repl_set_name = None;
         let losses = Arc::<Mutex<Losses>>::default();
         let listening = tokio::spawn(listen(listener, server, Arc::clone(&losses)));
-        Self {
-            address,
-            losses,
-            listening,
-        }
-    }
-
-    /// Where it listens.
-    pub const fn address(&self) -> SocketAddr {
-        self.address
+        Self { losses, listening }
     }
 
     /// Lets the server carry out the next commands of that name, and closes the connection where their replies would come.
-    pub fn lose_replies(&self, command: &str, times: usize) {
+    pub(crate) fn lose_replies(&self, command: &str, times: usize) {
         lock(&self.losses).to_come.insert(command.to_owned(), times);
     }
 
     /// How many replies were lost.
-    pub fn lost(&self) -> usize {
+    pub(crate) fn lost(&self) -> usize {
         lock(&self.losses).happened
     }
 }
