@@ -55,10 +55,8 @@ pub enum BankError {
     #[error("the bank's database: {0}")]
     Mongo(#[from] mongodb::error::Error),
     /// The URI means no bank.
-    #[error(
-        "a bank is at `mongodb://host/database`, in `sqlite:file.db` or in `memory:`, not at `{0}`"
-    )]
-    Uri(String),
+    #[error("a bank is at `mongodb://host/database`, in `sqlite:file.db` or in `memory:`")]
+    Uri,
 }
 
 /// What the bank refuses is fatal: trying again would not help. An outage is not.
@@ -94,7 +92,7 @@ impl Bank {
         } else if uri == "memory:" {
             Self::Sqlite(SqliteBank::open(":memory:")?)
         } else {
-            return Err(BankError::Uri(uri.to_owned()));
+            return Err(BankError::Uri);
         };
         for account in ACCOUNTS {
             bank.open_account(account, OPENING).await?;

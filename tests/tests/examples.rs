@@ -1,0 +1,336 @@
+//! The examples, run as a reader runs them: as processes, on each store. Their doc comments show what they print.
+
+use std::{
+    env,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use milestone_tests::{on_stores, place::Place};
+use tempfile::TempDir;
+
+/// Builds the examples once, into the folder from which this test runs, and says where they are.
+fn examples() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let test = env::current_exe().expect("a test knows where it is");
+        let profile = test.ancestors().nth(2).expect("target/debug/deps/test");
+        let target = profile.parent().expect("target/debug");
+        let mut cargo = Command::new(env!("CARGO"));
+        // The whole workspace, as its tests are built: with other features everything would be compiled again.
+        cargo
+            .args([
+                "build",
+                "--quiet",
+                "--workspace",
+                "--examples",
+                "--target-dir",
+            ])
+            .arg(target);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+        assert!(
+            cargo.status().expect("cargo runs").success(),
+            "the examples do not build"
+        );
+        profile.join("examples")
+    })
+}
+
+fn example(name: &str) -> Command {
+    let mut command = Command::new(examples().join(name));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs an example to its end, which must be a good one, and gives what it prints.
+fn run(name: &str, arguments: &[&str]) -> String {
+    let output = example(name).args(arguments).output().expect("it starts");
+    good(name, &output)
+}
+
+fn good(name: &str, output: &Output) -> String {
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{name}: {}\n{stdout}\n{stderr}",
+        output.status
+    );
+    assert!(!stdout.contains('\u{1b}'), "colours in a pipe: {stdout:?}");
+    stdout
+}
+
+/// The numbers in the row of a table that begins with that word.
+fn numbers(output: &str, row: &str) -> Vec<i64> {
+    let begins = |line: &&str| line.trim_start_matches(['│', ' ']).starts_with(row);
+    let line = output
+        .lines()
+        .find(begins)
+        .unwrap_or_else(|| panic!("no row {row} in\n{output}"));
+    line.split(['│', '┆'])
+        .filter_map(|cell| cell.trim().parse().ok())
+        .collect()
+}
+
+/// What stays of an output when ids, times and numbers, and what their width does to a table, are taken away.
+fn shape(output: &str) -> Vec<String> {
+    let word = |word: &str| match word {
+        word if word.contains(|c: char| c.is_ascii_digit()) => "#".to_owned(),
+        word if word.contains(['─', '═']) => "─".to_owned(),
+        word => word.to_owned(),
+    };
+    let line = |line: &str| {
+        line.split_whitespace()
+            .map(word)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    output.lines().map(line).collect()
+}
+
+/// What the doc comment of an example shows behind that command.
+fn shown(name: &str, command: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/examples");
+    let source =
+        std::fs::read_to_string(folder.join(name).with_extension("rs")).expect("an example");
+    let docs: Vec<&str> = source
+        .lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
+    let begin = docs.iter().position(|line| *line == command);
+    let begin = begin.unwrap_or_else(|| panic!("{name} does not show `{command}`"));
+    let output: Vec<&str> = docs[begin + 1..]
+        .iter()
+        .take_while(|line| **line != "```")
+        .copied()
+        .collect();
+    output.join("\n")
+}
+
+#[test]
+fn the_docs_show_what_is_printed() {
+    let folder = TempDir::new().expect("a temporary folder");
+    for name in ["bank_transfer", "fan_out", "typed_dag"] {
+        let output = example(name)
+            .current_dir(folder.path())
+            .output()
+            .expect("it starts");
+        let printed = good(name, &output);
+        let shown = shown(name, &format!("$ cargo run --example {name}"));
+        assert_eq!(
+            shape(&printed),
+            shape(&shown),
+            "printed:\n{printed}\nshown:\n{shown}"
+        );
+    }
+    assert!(
+        folder.path().join("bank.db").is_file(),
+        "the bank is where the docs say"
+    );
+}
+
+#[test]
+fn the_examples_are_short() {
+    for name in ["bank_transfer", "fan_out", "typed_dag", "worker_and_client"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/examples");
+        let source =
+            std::fs::read_to_string(folder.join(name).with_extension("rs")).expect("an example");
+        assert!(
+            source.lines().count() <= 150,
+            "{name} has {} lines",
+            source.lines().count()
+        );
+    }
+}
+
+async fn transfers_leave_the_sum_as_it_is(place: Place) {
+    let uri = place.uri();
+    let output = run("bank_transfer", &["--uri", &uri]);
+    assert_eq!(numbers(&output, "alice"), [10_000, 9_950], "{output}");
+    assert_eq!(numbers(&output, "bob"), [10_000, 10_050], "{output}");
+    assert_eq!(numbers(&output, "sum"), [20_000, 20_000], "{output}");
+    assert!(output.contains(" is completed\n"), "{output}");
+    assert!(!output.contains("an earlier run left"), "{output}");
+    for action in ["debit", "credit"] {
+        assert_eq!(
+            numbers(&output, action),
+            [1],
+            "one attempt of {action}\n{output}"
+        );
+    }
+    // The other way round.
+    let output = run("bank_transfer", &["--uri", &uri, "--transfers", "2"]);
+    assert_eq!(numbers(&output, "alice"), [9_950, 9_970], "{output}");
+    assert_eq!(numbers(&output, "sum"), [20_000, 20_000], "{output}");
+}
+
+async fn a_killed_transfer_is_finished_by_the_next_run(place: Place) {
+    let uri = place.uri();
+    let arguments = ["--uri", &uri, "--transfers", "1"];
+    let killed = example("bank_transfer")
+        .args(arguments)
+        .args(["--kill-after", "debit"])
+        .output();
+    let killed = killed.expect("it starts");
+    assert_eq!(
+        killed.status.code(),
+        None,
+        "it ended by a signal: {}",
+        text(&killed.stdout)
+    );
+    assert!(
+        text(&killed.stderr).contains("killed after debit"),
+        "{}",
+        text(&killed.stderr)
+    );
+
+    let output = run("bank_transfer", &arguments);
+    assert!(
+        output.contains("finishing what an earlier run left: 1\n"),
+        "{output}"
+    );
+    // 10 were taken and not brought yet; then they were, and 10 went back.
+    assert_eq!(numbers(&output, "sum"), [19_990, 20_000], "{output}");
+    assert_eq!(numbers(&output, "alice"), [9_990, 10_000], "{output}");
+    let rows: Vec<&str> = output
+        .lines()
+        .skip_while(|line| !line.contains("attempt"))
+        .skip(2)
+        .collect();
+    let cell = |row: usize, cell: usize| rows[row].split(['│', '┆']).nth(cell + 1).map(str::trim);
+    let row = |row| [cell(row, 0), cell(row, 1), cell(row, 2)];
+    assert_eq!(row(0), ["debit", "1", "abandoned"].map(Some), "{output}");
+    assert_eq!(row(1), ["debit", "2", "yes"].map(Some), "{output}");
+    assert_eq!(row(2), ["credit", "1", "yes"].map(Some), "{output}");
+}
+
+async fn what_an_account_does_not_hold_is_not_transferred(place: Place) {
+    let output = run(
+        "bank_transfer",
+        &["--uri", &place.uri(), "--transfers", "1003"],
+    );
+    let refused = "was undone, since `debit` failed: `alice` holds 0, which is less than 10";
+    assert_eq!(output.matches(refused).count(), 3, "{output}");
+    assert_eq!(numbers(&output, "alice"), [10_000, 0], "{output}");
+    assert_eq!(numbers(&output, "sum"), [20_000, 20_000], "{output}");
+}
+
+async fn fan_out_overlaps_and_op_3_sees_all(place: Place) {
+    let output = run("fan_out", &["--uri", &place.uri()]);
+    assert!(
+        output.contains("op-2.1 and op-2.2 overlapped: yes"),
+        "{output}"
+    );
+    let shown = shown("fan_out", "$ cargo run --example fan_out");
+    assert_eq!(shape(&output), shape(&shown), "{output}");
+}
+
+async fn typed_dag_gives_a_tuple(place: Place) {
+    let output = run("typed_dag", &["--uri", &place.uri()]);
+    let shown = shown("typed_dag", "$ cargo run --example typed_dag");
+    assert_eq!(shape(&output), shape(&shown), "{output}");
+}
+
+/// Kills what is left of a test that failed.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be over.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(arguments: &[&str]) -> Self {
+        Self(
+            example("worker_and_client")
+                .args(arguments)
+                .spawn()
+                .expect("it starts"),
+        )
+    }
+
+    /// What it has printed, once it has ended by itself.
+    fn end(&mut self) -> String {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.0.try_wait().expect("a child can be asked") {
+                break status;
+            }
+            assert!(began.elapsed() < Duration::from_secs(40), "it does not end");
+            thread::sleep(Duration::from_millis(10));
+        };
+        let mut text = String::new();
+        let stdout = self.0.stdout.as_mut().expect("it is piped");
+        stdout.read_to_string(&mut text).expect("it is text");
+        assert!(status.success(), "{status}\n{text}");
+        text
+    }
+
+    fn interrupt(&self) {
+        let kill = Command::new("kill")
+            .args(["-INT", &self.0.id().to_string()])
+            .status();
+        assert!(kill.expect("kill is there").success());
+    }
+}
+
+async fn a_worker_does_what_clients_start(place: Place) {
+    let uri = place.uri();
+    let mut client = Process::start(&["--uri", &uri, "client", "--jobs", "20"]);
+    thread::sleep(Duration::from_millis(300));
+    assert!(
+        client.0.try_wait().expect("a child can be asked").is_none(),
+        "nobody works yet, so it waits"
+    );
+    let mut worker = Process::start(&["--uri", &uri, "worker", "--name", "bee"]);
+    let output = client.end();
+    assert!(output.starts_with("20 jobs are stored after"), "{output}");
+    assert_eq!(output.matches(" bee-").count(), 20, "{output}");
+    assert_eq!(numbers(&output, "343"), [343, 3, 10], "{output}");
+
+    worker.interrupt();
+    let output = worker.end();
+    assert!(
+        output.starts_with("bee-") && output.contains("has ended"),
+        "{output}"
+    );
+}
+
+on_stores!(sqlite, mongodb:
+    transfers_leave_the_sum_as_it_is,
+    a_killed_transfer_is_finished_by_the_next_run,
+    what_an_account_does_not_hold_is_not_transferred,
+    fan_out_overlaps_and_op_3_sees_all,
+    typed_dag_gives_a_tuple,
+    a_worker_does_what_clients_start,
+);
+
+#[test]
+fn a_uri_that_means_nothing_is_refused_with_what_is_accepted() {
+    for name in ["bank_transfer", "fan_out"] {
+        let output = example(name)
+            .args(["--uri", "postgres://me:secret@host/db"])
+            .output()
+            .expect("it starts");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{name}: {stderr}");
+        assert!(
+            stderr.contains("mongodb://host/database") && !stderr.contains("secret"),
+            "{name}: {stderr}"
+        );
+    }
+}
