@@ -1,7 +1,9 @@
 //! What the tests have in common.
 
+pub mod flaky;
 pub mod ledger;
+pub mod logs;
 pub mod look;
+pub mod own_server;
 pub mod place;
-pub mod proxy;
 pub mod server;

@@ -1,6 +1,6 @@
 //! Short ways to look at a stored milestone.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use milestone_runtime::{
     Runtime,
@@ -44,7 +44,7 @@ pub async fn until(
     id: &MilestoneId,
     expected: impl Fn(&MilestoneRecord) -> bool,
 ) -> MilestoneRecord {
-    let mut waited = Duration::ZERO;
+    let began = Instant::now();
     loop {
         let record = runtime
             .get(id.clone())
@@ -55,11 +55,10 @@ pub async fn until(
             return record;
         }
         assert!(
-            waited < Duration::from_secs(20),
+            began.elapsed() < Duration::from_secs(20),
             "the milestone is still {record:#?}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
-        waited += Duration::from_millis(5);
     }
 }
 
@@ -68,7 +67,7 @@ pub async fn until(
 /// # Panics
 /// If it never is.
 pub async fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     while !is_true() {
         assert!(began.elapsed() < Duration::from_secs(20), "waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -11,7 +11,7 @@ use std::{
 use bson::{Bson, doc};
 use milestone_runtime::{
     Method, OutcomeError,
-    action::{ActionError, Options, RetryPolicy},
+    action::{ActionError, Call, Options, RetryPolicy},
     core::record::{ActionState, AttemptKind, Status},
     dynamic::Action,
 };
@@ -314,15 +314,14 @@ async fn retries_are_used_up(place: Place) {
     assert_eq!(ledger.count("a"), 3);
 }
 
-/// An action that hangs at its first attempt.
+/// An action that hangs at its first attempt, until it is asked to stop.
 fn hangs_once(ledger: &Ledger, options: Options) -> Method {
     let ledger = ledger.clone();
-    Method::new("hangs", move |call| {
+    Method::new("hangs", move |call: Call| {
         ledger.note("hangs");
-        let first = call.context().attempt() == 1;
         async move {
-            if first {
-                std::future::pending::<()>().await;
+            if call.context().attempt() == 1 {
+                call.context().cancelled().await;
             }
             Ok::<_, ActionError>("woken")
         }

@@ -1,0 +1,138 @@
+//! A store that fails when a test wants it to.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use bson::DateTime;
+use milestone_runtime::{
+    core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
+    store::{
+        ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
+        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+    },
+};
+
+/// A store in front of another one, whose calls fail on demand.
+#[derive(Debug)]
+pub struct Flaky {
+    inner: Arc<dyn Store>,
+    away: AtomicBool,
+    calls: AtomicUsize,
+    /// One call of so many is lost; 0 is none.
+    lost: AtomicUsize,
+}
+
+impl Flaky {
+    /// A store that does not fail yet.
+    pub fn new(inner: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            away: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
+        })
+    }
+
+    /// From now on no call arrives, or all of them do again.
+    pub fn away(&self, away: bool) {
+        self.away.store(away, Ordering::SeqCst);
+    }
+
+    /// From now on the reply of one call in so many is lost, though the call has arrived; 0 is none.
+    pub fn lose_one_in(&self, calls: usize) {
+        self.lost.store(calls, Ordering::SeqCst);
+    }
+
+    /// How many calls there have been.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn failing<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            let count = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+            if self.away.load(Ordering::SeqCst) {
+                return Err(StoreError::Unreachable {
+                    server: "nowhere".to_owned(),
+                    reason: "the test says so".to_owned(),
+                });
+            }
+            let reply = call(&*self.inner).await?;
+            let lost = self.lost.load(Ordering::SeqCst);
+            if lost > 0 && count.is_multiple_of(lost) {
+                return Err(StoreError::Other("the reply is lost".to_owned()));
+            }
+            Ok(reply)
+        })
+    }
+}
+
+impl Store for Flaky {
+    fn open(&self) -> StoreFuture<'_, ServerInfo> {
+        self.inner.open()
+    }
+
+    fn now(&self) -> StoreFuture<'_, DateTime> {
+        self.failing(|store| store.now())
+    }
+
+    fn insert(&self, batch: Vec<Arc<MilestoneRecord>>) -> StoreFuture<'_, Vec<Insertion>> {
+        self.failing(|store| store.insert(batch))
+    }
+
+    fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
+        self.failing(|store| store.claim(request))
+    }
+
+    fn commit(&self, batch: Vec<Commit>) -> StoreFuture<'_, Vec<Committed>> {
+        self.failing(|store| store.commit(batch))
+    }
+
+    fn renew(&self, request: RenewRequest) -> StoreFuture<'_, Renewed> {
+        self.failing(|store| store.renew(request))
+    }
+
+    fn send(&self, id: MilestoneId, command: Command) -> StoreFuture<'_, Sent> {
+        self.failing(|store| store.send(id, command))
+    }
+
+    fn get(
+        &self,
+        ids: Vec<MilestoneId>,
+    ) -> StoreFuture<'_, Vec<Result<MilestoneRecord, Unreadable>>> {
+        self.failing(|store| store.get(ids))
+    }
+
+    fn list(&self, filter: Filter, page: Page) -> StoreFuture<'_, Listed> {
+        self.failing(|store| store.list(filter, page))
+    }
+
+    fn count(&self, filter: Filter) -> StoreFuture<'_, u64> {
+        self.failing(|store| store.count(filter))
+    }
+
+    fn remove(&self, id: MilestoneId) -> StoreFuture<'_, bool> {
+        self.failing(|store| store.remove(id))
+    }
+
+    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
+        self.failing(|store| store.changes())
+    }
+
+    fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {
+        self.failing(|store| store.heartbeat(worker))
+    }
+
+    fn retire(&self, worker: String) -> StoreFuture<'_, ()> {
+        self.failing(|store| store.retire(worker))
+    }
+
+    fn workers(&self) -> StoreFuture<'_, Vec<WorkerInfo>> {
+        self.failing(|store| store.workers())
+    }
+}
