@@ -30,6 +30,7 @@ pub(crate) struct World {
     commands: usize,
     claims: usize,
     stale: bool,
+    moves: BTreeSet<Move>,
 }
 
 const OUTPUT: usize = 2048;
@@ -58,6 +59,7 @@ impl World {
             commands: 0,
             claims: 0,
             stale: false,
+            moves: BTreeSet::new(),
         }
     }
 
@@ -435,6 +437,12 @@ impl World {
         }
         assert_eq!(check(&self.record), []);
         rules::check_step(before, &self.record);
+        self.moves.extend(moves(before, &self.record));
+    }
+
+    /// Which states have been left for which others.
+    pub(crate) fn moves(&self) -> &BTreeSet<Move> {
+        &self.moves
     }
 
     fn due_now(&self) -> Vec<Task> {
@@ -547,4 +555,26 @@ fn check_paths(patch: &Patch) {
             .all(|pair| !pair[1].starts_with(pair[0].as_str())),
         "paths conflict: {update}"
     );
+}
+
+/// Of the `milestone`, an `action` or an `undo`: from this state to that one.
+pub(crate) type Move = (&'static str, String, String);
+
+fn moves(before: &MilestoneRecord, after: &MilestoneRecord) -> Vec<Move> {
+    fn of<S: serde::Serialize>(what: &'static str, from: &S, to: &S) -> Move {
+        let name = |state: &S| match bson::serialize_to_bson(state) {
+            Ok(Bson::String(name)) => name,
+            other => panic!("a state is a string: {other:?}"),
+        };
+        (what, name(from), name(to))
+    }
+    let mut moves = vec![of("milestone", &before.state, &after.state)];
+    for (old, new) in before.actions.iter().zip(&after.actions) {
+        moves.push(of("action", &old.state, &new.state));
+        if let (Some(old), Some(new)) = (&old.undo, &new.undo) {
+            moves.push(of("undo", &old.state, &new.state));
+        }
+    }
+    moves.retain(|(_, from, to)| from != to);
+    moves
 }
