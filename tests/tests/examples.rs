@@ -13,6 +13,9 @@ use std::{
 use milestone_tests::{on_stores, place::Place};
 use tempfile::TempDir;
 
+/// How long an example may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Builds the examples once, into the folder from which this test runs, and says where they are.
 fn examples() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
@@ -49,13 +52,59 @@ fn example(name: &str) -> Command {
     command
 }
 
+/// An example that runs. It is killed when its test fails.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be over.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("it starts"))
+    }
+
+    fn runs(&mut self) -> bool {
+        self.0.try_wait().expect("a child can be asked").is_none()
+    }
+
+    /// Waits until it has ended by itself. What it prints fits into a pipe.
+    fn end(&mut self) -> Output {
+        let began = Instant::now();
+        while self.runs() {
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            thread::sleep(Duration::from_millis(10));
+        }
+        let mut output = Output {
+            status: self.0.wait().expect("it has ended"),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        };
+        let (stdout, stderr) = (self.0.stdout.as_mut(), self.0.stderr.as_mut());
+        let stdout = stdout.expect("it is piped").read_to_end(&mut output.stdout);
+        let stderr = stderr.expect("it is piped").read_to_end(&mut output.stderr);
+        stdout.and(stderr).expect("pipes can be read");
+        output
+    }
+
+    fn interrupt(&self) {
+        let id = self.0.id().to_string();
+        let kill = Command::new("kill").args(["-INT", &id]).status();
+        assert!(kill.expect("kill is there").success());
+    }
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Runs an example to its end, which must be a good one, and gives what it prints.
 fn run(name: &str, arguments: &[&str]) -> String {
-    let output = example(name).args(arguments).output().expect("it starts");
+    let output = Process::start(example(name).args(arguments)).end();
     good(name, &output)
 }
 
@@ -82,10 +131,10 @@ fn numbers(output: &str, row: &str) -> Vec<i64> {
         .collect()
 }
 
-/// What stays of an output when ids, times and numbers, and what their width does to a table, are taken away.
+/// What stays of an output when paths, ids, times and numbers, and what their width does to a table, are taken away.
 fn shape(output: &str) -> Vec<String> {
     let word = |word: &str| match word {
-        word if word.contains(|c: char| c.is_ascii_digit()) => "#".to_owned(),
+        word if word.contains(|c: char| c.is_ascii_digit() || c == '/') => "#".to_owned(),
         word if word.contains(['─', '═']) => "─".to_owned(),
         word => word.to_owned(),
     };
@@ -122,10 +171,7 @@ fn shown(name: &str, command: &str) -> String {
 fn the_docs_show_what_is_printed() {
     let folder = TempDir::new().expect("a temporary folder");
     for name in ["bank_transfer", "fan_out", "typed_dag"] {
-        let output = example(name)
-            .current_dir(folder.path())
-            .output()
-            .expect("it starts");
+        let output = Process::start(example(name).current_dir(folder.path())).end();
         let printed = good(name, &output);
         let shown = shown(name, &format!("$ cargo run --example {name}"));
         assert_eq!(
@@ -178,11 +224,9 @@ async fn transfers_leave_the_sum_as_it_is(place: Place) {
 async fn a_killed_transfer_is_finished_by_the_next_run(place: Place) {
     let uri = place.uri();
     let arguments = ["--uri", &uri, "--transfers", "1"];
-    let killed = example("bank_transfer")
-        .args(arguments)
-        .args(["--kill-after", "debit"])
-        .output();
-    let killed = killed.expect("it starts");
+    let mut doomed = example("bank_transfer");
+    doomed.args(arguments).args(["--kill-after", "debit"]);
+    let killed = Process::start(&mut doomed).end();
     assert_eq!(
         killed.status.code(),
         None,
@@ -242,68 +286,23 @@ async fn typed_dag_gives_a_tuple(place: Place) {
     assert_eq!(shape(&output), shape(&shown), "{output}");
 }
 
-/// Kills what is left of a test that failed.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may be over.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn start(arguments: &[&str]) -> Self {
-        Self(
-            example("worker_and_client")
-                .args(arguments)
-                .spawn()
-                .expect("it starts"),
-        )
-    }
-
-    /// What it has printed, once it has ended by itself.
-    fn end(&mut self) -> String {
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = self.0.try_wait().expect("a child can be asked") {
-                break status;
-            }
-            assert!(began.elapsed() < Duration::from_secs(40), "it does not end");
-            thread::sleep(Duration::from_millis(10));
-        };
-        let mut text = String::new();
-        let stdout = self.0.stdout.as_mut().expect("it is piped");
-        stdout.read_to_string(&mut text).expect("it is text");
-        assert!(status.success(), "{status}\n{text}");
-        text
-    }
-
-    fn interrupt(&self) {
-        let kill = Command::new("kill")
-            .args(["-INT", &self.0.id().to_string()])
-            .status();
-        assert!(kill.expect("kill is there").success());
-    }
-}
-
 async fn a_worker_does_what_clients_start(place: Place) {
     let uri = place.uri();
-    let mut client = Process::start(&["--uri", &uri, "client", "--jobs", "20"]);
+    let start = |arguments: &[&str]| {
+        let mut command = example("worker_and_client");
+        Process::start(command.args(["--uri", &uri]).args(arguments))
+    };
+    let mut client = start(&["client", "--jobs", "20"]);
     thread::sleep(Duration::from_millis(300));
-    assert!(
-        client.0.try_wait().expect("a child can be asked").is_none(),
-        "nobody works yet, so it waits"
-    );
-    let mut worker = Process::start(&["--uri", &uri, "worker", "--name", "bee"]);
-    let output = client.end();
+    assert!(client.runs(), "nobody works yet, so it waits");
+    let mut worker = start(&["worker", "--name", "bee"]);
+    let output = good("client", &client.end());
     assert!(output.starts_with("20 jobs are stored after"), "{output}");
     assert_eq!(output.matches(" bee-").count(), 20, "{output}");
     assert_eq!(numbers(&output, "343"), [343, 3, 10], "{output}");
 
     worker.interrupt();
-    let output = worker.end();
+    let output = good("worker", &worker.end());
     assert!(
         output.starts_with("bee-") && output.contains("has ended"),
         "{output}"
@@ -322,10 +321,8 @@ on_stores!(sqlite, mongodb:
 #[test]
 fn a_uri_that_means_nothing_is_refused_with_what_is_accepted() {
     for name in ["bank_transfer", "fan_out"] {
-        let output = example(name)
-            .args(["--uri", "postgres://me:secret@host/db"])
-            .output()
-            .expect("it starts");
+        let uri = "postgres://me:secret@host/db";
+        let output = Process::start(example(name).args(["--uri", uri])).end();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{name}: {stderr}");
         assert!(
