@@ -10,6 +10,9 @@ use milestone_runtime::store::{Committed, Filter, Store};
 
 use crate::support::{as_child, child, claim, commit, end, insert, opened, record};
 
+/// How many milestones the processes share.
+const ALL: usize = 150;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_milestone_is_ended_by_one() {
     if let Some((path, owner)) = as_child() {
@@ -29,7 +32,6 @@ async fn each_milestone_is_ended_by_one() {
         }
         return;
     }
-    const ALL: usize = 150;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bank.db");
     let store = opened(&path).await;
@@ -45,8 +47,8 @@ async fn each_milestone_is_ended_by_one() {
     for process in processes {
         let output = process.wait_with_output().expect("it ends");
         assert!(output.status.success(), "{output:?}");
-        let text = String::from_utf8(output.stdout).expect("text");
-        for id in text.lines().filter_map(|line| line.split_once("ended ")) {
+        let lines = String::from_utf8(output.stdout).expect("text");
+        for id in lines.lines().filter_map(|line| line.split_once("ended ")) {
             *ended.entry(id.1.to_owned()).or_default() += 1;
         }
     }

@@ -41,7 +41,7 @@ fn is_too_deep(document: &Document) -> bool {
             Bson::Document(inner) => rest.extend(inner.values().map(|value| (value, level + 1))),
             Bson::Array(items) => rest.extend(items.iter().map(|value| (value, level + 1))),
             Bson::JavaScriptCodeWithScope(code) => {
-                rest.extend(code.scope.values().map(|value| (value, level + 1)))
+                rest.extend(code.scope.values().map(|value| (value, level + 1)));
             }
             _ => {}
         }

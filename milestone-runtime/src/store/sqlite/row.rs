@@ -158,7 +158,7 @@ pub(super) fn remove(session: &Session<'_>, id: &MilestoneId) -> Outcome<bool> {
         > 0)
 }
 
-/// An id as text that sorts as MongoDB sorts ids: all strings come before all ObjectIds.
+/// An id as text that sorts as MongoDB sorts ids: all strings come before all `ObjectId`s.
 pub(super) fn key(id: &MilestoneId) -> String {
     match id {
         MilestoneId::String(id) => format!("s{id}"),

@@ -173,7 +173,14 @@ impl Bench {
                 claimed.records.len() <= request.limit,
                 "no more than asked for"
             );
-            all.records.extend(claimed.records);
+            for record in claimed.records {
+                let twice = all.records.iter().any(|other| other.id == record.id);
+                assert!(
+                    !twice,
+                    "it was taken a moment ago, and its lease lives: {record:?}"
+                );
+                all.records.push(record);
+            }
             all.missed += claimed.missed;
             for unreadable in claimed.unreadable {
                 if all.unreadable.iter().all(|(id, _)| *id != unreadable.0) {

@@ -268,12 +268,12 @@ pub(super) async fn unknown_fields_stay(bench: Bench) {
 }
 
 pub(super) async fn many_at_once(bench: Bench) {
-    let stores = [bench.store.clone(), bench.subject.store().await];
+    let handles = [bench.store.clone(), bench.subject.store().await];
     let mut tasks = Vec::new();
     for number in 0..32_usize {
         let id = format!("m{number}");
         let mut record = bench.held(id.as_str(), "w1", &format!("t{number}")).await;
-        let store = Arc::clone(&stores[number % 2]);
+        let store = Arc::clone(&handles[number % 2]);
         tasks.push(tokio::spawn(async move {
             for step in 1..=8_i64 {
                 let patch = set("actions.0.attempts", step).attempt_for_tests(attempt(step));

@@ -44,7 +44,11 @@ async fn assert_renewal_lost(bench: &Bench, record: &MilestoneRecord, token: &st
         .renew(request)
         .await
         .expect("a renewal is answered");
-    assert_eq!(renewed.lost, [record.id.clone()], "with token {token}");
+    assert_eq!(
+        renewed.lost,
+        std::slice::from_ref(&record.id),
+        "with token {token}"
+    );
     bench.assert_unchanged(&before).await;
 }
 
@@ -181,13 +185,13 @@ pub(super) async fn a_holder_and_takers(bench: Bench) {
         );
         let renewed = renewed.expect("a renewal is answered");
         let written = written.expect("a commit is answered");
-        let mut taken = Vec::new();
+        let mut winners = Vec::new();
         for taker in takers {
-            taken.extend(taker.await.expect("the task ends"));
+            winners.extend(taker.await.expect("the task ends"));
         }
-        assert!(taken.len() <= 1, "taken by two: {taken:?}");
+        assert!(winners.len() <= 1, "taken by two: {winners:?}");
         let stored = bench.get("fought").await;
-        if let Some(taken) = taken.pop() {
+        if let Some(taken) = winners.pop() {
             assert_eq!(stored, taken, "nobody has written to it since it was taken");
             assert_renewal_lost(&bench, &holder, &token).await;
         } else {

@@ -55,7 +55,7 @@ pub(super) async fn a_duplicate_hinders_nobody(bench: Bench) {
     let first = changed(bench.record("b"), 1);
     bench.insert(vec![first.clone()]).await;
     let id = ObjectId::new();
-    let batch = vec![
+    let batch = [
         changed(bench.record("a"), 2),
         changed(bench.record("b"), 3),
         changed(bench.record(id), 4),

@@ -105,7 +105,7 @@ pub(super) async fn only_queues_of_the_worker(bench: Bench) {
         },
     ];
     if let Some(next) = &mut mixed.next {
-        next.queue = "default".to_owned();
+        "default".clone_into(&mut next.queue);
     }
     bench
         .insert(vec![
