@@ -3,7 +3,10 @@
 use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use bson::DateTime;
-use milestone_core::{machine::Event, record::DEFAULT_QUEUE};
+use milestone_core::{
+    machine::Event,
+    record::{DEFAULT_QUEUE, MilestoneId},
+};
 use tokio::time::Instant;
 
 use super::{Engine, held::Held, message::Message};
@@ -186,6 +189,22 @@ impl Engine {
     pub(super) fn hint(&mut self) {
         self.hinted = true;
         self.watch_at = Instant::now();
+    }
+
+    /// Where something else of a milestone runs, it is not handed back, and no claim would find what becomes due of it.
+    pub(super) fn wake_held(&mut self, id: &MilestoneId, now: DateTime) {
+        let Some(held) = self.held.get_mut(id).filter(|held| !held.is_closing()) else {
+            return;
+        };
+        if let Some(at) = held
+            .due_at
+            .take()
+            .filter(|at| held.wake.is_none_or(|set| set <= now || *at < set))
+        {
+            held.wake = Some(at);
+            let wait = self.shared.clock.wait_until(at);
+            self.later(wait, Message::Wake { id: id.clone() });
+        }
     }
 
     /// Something that was handed back is due then.

@@ -47,7 +47,9 @@ pub(super) struct Held {
     pub(super) careful: bool,
     /// Whether it stands in the queue for a place.
     pub(super) queued: bool,
-    /// When it is looked at again for what is due only then.
+    /// When the earliest of what is due only later is due.
+    pub(super) due_at: Option<DateTime>,
+    /// When it is looked at again for that.
     pub(super) wake: Option<DateTime>,
     /// Whether it stands in the queue for a commit.
     pub(super) dirty: bool,
@@ -73,6 +75,7 @@ impl Held {
             replay: Vec::new(),
             careful: false,
             queued: false,
+            due_at: None,
             wake: None,
             dirty: false,
         })

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use bson::DateTime;
 use milestone_core::{
     machine::{Event, advance},
     record::{Lease, MilestoneRecord},
@@ -124,19 +123,14 @@ impl Engine {
     }
 
     fn settle_insert(&mut self, inserting: Inserting, result: Insertion) {
-        let Inserting {
-            record,
-            reply,
-            sent,
-            ..
-        } = inserting;
+        let Inserting { record, reply, .. } = inserting;
         let answer = match result {
             Insertion::Inserted => {
                 self.born(&record);
                 Ok(())
             }
-            // An earlier copy of the same insert has arrived, and its reply was lost.
-            Insertion::Exists(Ok(existing)) if sent > 1 && same_birth(&existing, &record) => {
+            // An earlier copy of the same insert has arrived, sent again by this engine or by the driver.
+            Insertion::Exists(Ok(existing)) if same_birth(&existing, &record) => {
                 self.born(&record);
                 Ok(())
             }
@@ -225,9 +219,8 @@ fn begun(held: &Held) -> Vec<milestone_core::machine::Task> {
         .collect()
 }
 
-/// Whether a stored milestone is the very one that was sent, at whatever point of its life it is.
+/// Whether a stored milestone is the very one that was sent, leased to this worker; one that nobody holds is any worker's.
 fn same_birth(existing: &MilestoneRecord, sent: &MilestoneRecord) -> bool {
     let token = |record: &MilestoneRecord| record.lease.as_ref().map(|lease| lease.token.clone());
-    let created = |record: &MilestoneRecord| -> DateTime { record.created_at };
-    created(existing) == created(sent) && existing.rev == sent.rev && token(existing) == token(sent)
+    sent.lease.is_some() && token(existing) == token(sent) && existing.rev == sent.rev
 }

@@ -303,6 +303,7 @@ impl Engine {
         if unwinding {
             self.stop_siblings(id);
         }
+        self.wake_held(id, now);
     }
 
     fn now(&self) -> DateTime {

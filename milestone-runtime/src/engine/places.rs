@@ -186,12 +186,7 @@ impl Engine {
             held.queued = true;
             self.queue.push_back(id.clone());
         }
-        if let Some(at) = wake.filter(|at| held.wake.is_none_or(|set| set <= now || *at < set)) {
-            // Where something else of it runs, it is not handed back, and no claim would find what becomes due.
-            held.wake = Some(at);
-            let wait = self.shared.clock.wait_until(at);
-            self.later(wait, Message::Wake { id: id.clone() });
-        }
+        held.due_at = wake;
         chosen
     }
 
