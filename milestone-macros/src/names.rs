@@ -43,11 +43,12 @@ pub(crate) fn check(what: &str, name: &str, at: impl ToTokens, errors: &mut Erro
 
 /// The line that brings the runtime into reach, so that all paths behind it are short.
 pub(crate) fn use_runtime(krate: Option<&syn::Path>) -> TokenStream {
-    match krate {
-        Some(path) => quote!(use #path::__private as _milestone;),
-        None => quote!(
+    if let Some(path) = krate {
+        quote!(use #path::__private as _milestone;)
+    } else {
+        quote!(
             use ::milestone_runtime::__private as _milestone;
-        ),
+        )
     }
 }
 

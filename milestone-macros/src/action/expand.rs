@@ -20,8 +20,9 @@
 //!         type Output = <Result<Balance, BankError> as _milestone::Returned>::Output;
 //!         fn call(call: _milestone::Call) -> _milestone::ActionFuture {
 //!             _milestone::Box::pin(async move {
+//!                 let action = debit;
 //!                 <Result<Balance, BankError> as _milestone::Returned>::stored(
-//!                     debit(
+//!                     action(
 //!                         <Params<Transfer> as _milestone::Extract>::extract(&call)?,
 //!                         <State<Bank> as _milestone::Extract>::extract(&call)?,
 //!                     ).await,
@@ -35,7 +36,7 @@
 //! ```
 //! Types are named by trait paths in both places, since the compiler then says the same error twice and shows it once.
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
@@ -56,8 +57,13 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     } = action;
     // The lint on the case of type names looks at where the name was written; so the marker needs no `allow`, which an
     // application's `forbid` would not bear.
-    let mut marker = ident.clone();
-    marker.set_span(generated_at(ident.span()));
+    let at = generated_at(ident.span());
+    let marker = match ident.to_string().strip_prefix("r#") {
+        Some(raw) => Ident::new_raw(raw, at),
+        // Where the macro writes, edition 2024 holds, in which this is a keyword.
+        None if ident == "gen" => Ident::new_raw("gen", at),
+        None => Ident::new(&ident.to_string(), at),
+    };
     let use_runtime = names::use_runtime(options.krate.as_ref());
     let name = options.name.as_ref().map_or_else(
         || unraw(ident).into_token_stream(),
@@ -69,9 +75,10 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     } else {
         mended_body()
     };
-    let accepts = match action.params().filter(|_| action.sound) {
-        Some(params) => quote!(impl _milestone::Accepts<#params> for #ident {}),
-        None => quote!(impl<P> _milestone::Accepts<P> for #ident {}),
+    let accepts = if let Some(params) = action.params().filter(|_| action.sound) {
+        quote!(impl _milestone::Accepts<#params> for #ident {})
+    } else {
+        quote!(impl<P> _milestone::Accepts<P> for #ident {})
     };
     let undo = options.undo.as_ref().map(|undo| {
         let at = generated_at(undo.span());
@@ -106,13 +113,16 @@ fn body(action: &Action) -> TokenStream {
         .arguments
         .iter()
         .map(|Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::INPUT));
+    // Names of the macro's own, which the user's function may have as well.
+    let call = Ident::new("call", Span::mixed_site());
+    let run = Ident::new("action", Span::mixed_site());
     let extracted = action.arguments.iter().map(
-        |Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::extract(&call)?),
+        |Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::extract(&#call)?),
     );
-    let call = if action.arguments.is_empty() {
+    let argument = if action.arguments.is_empty() {
         quote!(_)
     } else {
-        quote!(call)
+        quote!(#call)
     };
     // All mentions of the output are at the place of its own tokens, so that a mistake in it is shown once, and there.
     let (first, last) = names::ends(output);
@@ -127,15 +137,16 @@ fn body(action: &Action) -> TokenStream {
     );
     let end = quote_spanned!(last=> ::Output;);
     let stored = quote_spanned!(last=> ::stored);
-    let run = quote!(#returned #stored(#ident(#(#extracted),*).await));
+    // A function that is named as a value keeps clippy from saying that an action without `.await` need not be async.
+    let body = quote!(let #run = #ident; #returned #stored(#run(#(#extracted),*).await));
     // A body that cannot be sent between threads is an error at these tokens: it belongs to the function's name.
     let at = generated_at(ident.span());
-    let run = quote_spanned!(at=> _milestone::Box::pin(async move { #run }));
+    let body = quote_spanned!(at=> _milestone::Box::pin(async move { #body }));
     quote! {
         const INPUTS: &'static [_milestone::Input] = &[#(#inputs),*];
         #item #output #returned #end
-        fn call(#call: _milestone::Call) -> _milestone::ActionFuture {
-            #run
+        fn call(#argument: _milestone::Call) -> _milestone::ActionFuture {
+            #body
         }
     }
 }
@@ -172,7 +183,7 @@ fn option_calls(options: &Options) -> Option<TokenStream> {
     });
     let queue = options.queue.as_ref().map(|queue| quote!(.queue(#queue)));
     let concurrency = options.concurrency.map(|places| {
-        let places = proc_macro2::Literal::u32_unsuffixed(places);
+        let places = Literal::u32_unsuffixed(places);
         quote!(.concurrency(#places))
     });
     let calls = quote!(#undo #retry #timeout #queue #concurrency);
@@ -185,18 +196,15 @@ fn policy(retry: &Retry) -> TokenStream {
     let number = |name, value: Option<u32>| {
         value.map(|value| {
             let (name, value) = (
-                Ident::new(name, proc_macro2::Span::call_site()),
-                proc_macro2::Literal::u32_unsuffixed(value),
+                Ident::new(name, Span::call_site()),
+                Literal::u32_unsuffixed(value),
             );
             quote!(.#name(#value))
         })
     };
     let duration = |name, value: Option<Millis>| {
         value.map(|value| {
-            let (name, value) = (
-                Ident::new(name, proc_macro2::Span::call_site()),
-                value.tokens(),
-            );
+            let (name, value) = (Ident::new(name, Span::call_site()), value.tokens());
             quote!(.#name(#value))
         })
     };

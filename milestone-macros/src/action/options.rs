@@ -91,7 +91,7 @@ impl Options {
                 self.queue = Some(queue);
             }
             "concurrency" => {
-                self.concurrency = Some(value(key, input, "concurrency = 4", at_least_one)?)
+                self.concurrency = Some(value(key, input, "concurrency = 4", at_least_one)?);
             }
             "name" => {
                 let name: LitStr = value(key, input, "name = \"debit\"", string)?;
@@ -104,7 +104,7 @@ impl Options {
                     input,
                     "crate = my_milestone",
                     Path::parse_mod_style,
-                )?)
+                )?);
             }
             "transactional" => {
                 skip(input)?;

@@ -147,10 +147,10 @@ impl VisitMut for Check<'_> {
         let what = self.what;
         match ty {
             Type::Reference(reference)
-                if !reference
+                if reference
                     .lifetime
                     .as_ref()
-                    .is_some_and(|lifetime| lifetime.ident == "static") =>
+                    .is_none_or(|lifetime| lifetime.ident != "static") =>
             {
                 let message = format!(
                     "{what} of an action cannot be a reference, since an attempt may outlive its caller: take it by value, or as `State<T>`"

@@ -307,6 +307,11 @@ impl Parser<'_> {
             TokenTree::Punct(punct) if punct.as_char() == '-' => self.arrow(),
             TokenTree::Punct(punct) if punct.as_char() == '=' => {
                 let arrow = self.two(&['>']);
+                if arrow.clone().into_iter().count() < 2 {
+                    let message = "what runs before what is written with `->`; options of a derive stand behind the graph and a comma";
+                    self.errors.push(&arrow, message);
+                    return self.after_mistake();
+                }
                 self.errors
                     .push(&arrow, "what runs before what is written with `->`");
                 After::Arrow(arrow)
@@ -380,7 +385,7 @@ impl Parser<'_> {
     fn take_angles(&mut self) -> TokenStream {
         let mut taken = TokenStream::new();
         let mut depth = 0;
-        while let Some(token) = self.tokens.next() {
+        for token in self.tokens.by_ref() {
             depth += i32::from(is_punct(&token, '<')) - i32::from(is_punct(&token, '>'));
             taken.extend([token]);
             if depth == 0 {

@@ -159,7 +159,7 @@ impl Options {
                     input,
                     "crate = my_milestone",
                     Path::parse_mod_style,
-                )?)
+                )?);
             }
             _ => return Ok(false),
         }

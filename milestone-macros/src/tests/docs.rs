@@ -30,9 +30,13 @@ fn the_docs_show_what_the_macros_give() {
     }
     let new = new.join("```");
     if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, &new).unwrap();
+        fs::write(&path, new).unwrap();
+        return;
     }
-    assert_eq!(text, new, "run this test with BLESS=1");
+    assert!(
+        text == new,
+        "run this test with BLESS=1, and look at the difference"
+    );
 }
 
 fn expand(written: &str) -> String {

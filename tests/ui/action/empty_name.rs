@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action(name = "")]
+async fn debit() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async extern "C" fn debit() {}
+
+fn main() {}

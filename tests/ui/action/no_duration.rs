@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action(timeout = "soon")]
+async fn debit() {}
+
+fn main() {}

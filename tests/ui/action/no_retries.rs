@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action(retry(max = 0))]
+async fn debit() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+struct Debit;
+
+fn main() {}

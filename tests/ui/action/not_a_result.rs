@@ -1,0 +1,8 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async fn debit() -> u32 {
+    1
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+fn debit() {}
+
+fn main() {}

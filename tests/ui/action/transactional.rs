@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action(transactional)]
+async fn debit() {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async unsafe fn debit() {}
+
+fn main() {}

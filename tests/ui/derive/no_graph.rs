@@ -1,0 +1,12 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async fn debit() {}
+
+#[action]
+async fn credit() {}
+
+#[derive(Serialize, Deserialize, Milestone)]
+struct Transfer {}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async fn debit() {}
+
+#[action]
+async fn credit() {}
+
+#[derive(Deserialize, Milestone)]
+#[milestone(debit -> credit)]
+struct Transfer {}
+
+fn main() {}

@@ -1,0 +1,13 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async fn debit() {}
+
+#[action]
+async fn credit() {}
+
+#[derive(Serialize, Deserialize, Milestone)]
+#[milestone(debit -> credit; name = "transfer")]
+struct Transfer {}
+
+fn main() {}

@@ -1,0 +1,14 @@
+use milestone_runtime::prelude::*;
+
+#[action]
+async fn debit() {}
+
+#[action]
+async fn credit() {}
+
+#[derive(Serialize, Deserialize, Milestone)]
+#[milestone(debit -> credit)]
+#[milestone(credit)]
+struct Transfer {}
+
+fn main() {}
