@@ -1,0 +1,32 @@
+//! A worker that hangs in one action until it is killed: `mortal <uri> <action>`. It says on its output what it runs, a line each.
+
+use std::time::Duration;
+
+use milestone_runtime::{Method, action::ActionError};
+use milestone_tests::{ledger::quick, place::bare};
+
+/// The actions that it has.
+const ACTIONS: [&str; 5] = ["root", "left", "deep", "right", "done"];
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let uri = arguments.next().ok_or("a URI is missing")?;
+    let hangs_in = arguments.next().ok_or("an action is missing")?;
+    let mut builder = bare(uri).lease(Duration::from_millis(500));
+    for name in ACTIONS {
+        let hangs = name == hangs_in;
+        let method = Method::new(name, move |_| async move {
+            if hangs {
+                println!("hangs in {name}");
+                std::future::pending::<()>().await;
+            }
+            println!("ran {name}");
+            Ok::<_, ActionError>(name)
+        });
+        builder = builder.register(method.options(quick()));
+    }
+    let runtime = builder.build().await?;
+    runtime.spawn();
+    std::future::pending().await
+}
