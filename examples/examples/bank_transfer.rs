@@ -95,7 +95,7 @@ async fn refund(
 /// Transfers between two accounts.
 #[derive(Parser)]
 struct Args {
-    /// Where accounts and milestones are: sqlite:FILE or mongodb://HOST/DATABASE
+    /// Where accounts and milestones are: `sqlite:FILE` or `mongodb://HOST/DATABASE`
     #[arg(long, default_value = "sqlite:bank.db")]
     uri: String,
     /// How many transfers to start

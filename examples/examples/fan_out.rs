@@ -37,7 +37,7 @@ use milestone_runtime::{
 /// op-1, then op-2.1 and op-2.2 side by side, then op-3.
 #[derive(Parser)]
 struct Args {
-    /// Where the milestones are: memory:, sqlite:FILE or mongodb://HOST/DATABASE
+    /// Where the milestones are: `memory:`, `sqlite:FILE` or `mongodb://HOST/DATABASE`
     #[arg(long, default_value = "memory:")]
     uri: String,
 }

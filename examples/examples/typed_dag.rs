@@ -18,7 +18,7 @@
 //! │ action   ┆ runs after   ┆ output                                                  │
 //! ╞══════════╪══════════════╪═════════════════════════════════════════════════════════╡
 //! │ accepted ┆              ┆ "Dear Ada, your order is accepted."                     │
-//! │ reserve  ┆ accepted     ┆ { "hall": 3, "places": [3, 5] }                         │
+//! │ reserve  ┆ accepted     ┆ { "hall": 3, "parcels": 2 }                             │
 //! │ pack     ┆ reserve      ┆ 800                                                     │
 //! │ charge   ┆ accepted     ┆ "2 items, payment order-6b0dc594328000de2f15cd16"       │
 //! │ dispatch ┆ pack, charge ┆ "800 g from hall 3"                                     │
@@ -54,20 +54,21 @@ async fn notify(Params(order): Params<Order>, cx: Context) -> Result<String, Act
 #[derive(Debug, Serialize, Deserialize)]
 struct Shelf {
     hall: u8,
-    places: Vec<usize>,
+    parcels: usize,
 }
 
 #[action(idempotent)]
 async fn reserve(Params(order): Params<Order>) -> Result<Shelf, ActionError> {
-    let places = order.items.iter().map(String::len).collect();
-    Ok(Shelf { hall: 3, places })
+    Ok(Shelf {
+        hall: 3,
+        parcels: order.items.len(),
+    })
 }
 
 /// `Output<reserve>` compiles only since `reserve` runs before.
 #[action(idempotent)]
-async fn pack(Output(shelf): Output<reserve>) -> Result<u32, ActionError> {
-    let grams = shelf.places.iter().map(|place| *place as u32 * 100).sum();
-    Ok(grams)
+async fn pack(Output(shelf): Output<reserve>) -> Result<usize, ActionError> {
+    Ok(shelf.parcels * 400)
 }
 
 /// Plain: money is taken at most once. After a crash somebody has to say whether it was.
@@ -98,7 +99,7 @@ async fn receipt(Output(payment): Output<charge>) -> Result<String, ActionError>
 /// An order, from its acceptance to the parcel.
 #[derive(Parser)]
 struct Args {
-    /// Where the milestones are: memory:, sqlite:FILE or mongodb://HOST/DATABASE
+    /// Where the milestones are: `memory:`, `sqlite:FILE` or `mongodb://HOST/DATABASE`
     #[arg(long, default_value = "memory:")]
     uri: String,
 }

@@ -39,7 +39,7 @@ async fn count(Params(digits): Params<Digits>, pace: State<Pace>) -> Result<usiz
 }
 
 #[derive(Serialize, Deserialize)]
-struct Sum {
+struct Answer {
     digits: usize,
     sum: u64,
     worker: String,
@@ -50,10 +50,10 @@ async fn sum(
     Params(digits): Params<Digits>,
     Output(count): Output<count>,
     cx: Context,
-) -> Result<Sum, ActionError> {
+) -> Result<Answer, ActionError> {
     let numbers = digits.of.to_string();
     let sum = numbers.bytes().map(|digit| u64::from(digit - b'0')).sum();
-    Ok(Sum {
+    Ok(Answer {
         digits: count,
         sum,
         worker: cx.worker().to_owned(),
@@ -63,7 +63,7 @@ async fn sum(
 /// A worker and a client, each a process.
 #[derive(Parser)]
 struct Args {
-    /// Where the milestones are: sqlite:FILE or mongodb://HOST/DATABASE
+    /// Where the milestones are: `sqlite:FILE` or `mongodb://HOST/DATABASE`
     #[arg(long, global = true, default_value = "sqlite:work.db")]
     uri: String,
     #[command(subcommand)]
@@ -124,7 +124,7 @@ async fn client(uri: String, jobs: u64) -> anyhow::Result<()> {
 
     let mut sums = table(["of", "digits", "their sum", "worker"]);
     for (job, started) in (1..).zip(started) {
-        let Sum {
+        let Answer {
             digits,
             sum,
             worker,

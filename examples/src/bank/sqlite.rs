@@ -57,15 +57,15 @@ impl SqliteBank {
         let (key, account) = (key.to_owned(), account.to_owned());
         self.write(move |write| {
             let holds = holds(write, &account)?;
-            match booked(write, &key)? {
-                Some(Some(_)) => {
+            match booking(write, &key)? {
+                Booking::Made(_) => {
                     return Ok(Balance {
                         account,
                         amount: holds,
                     });
                 }
-                Some(None) => return Err(BankError::Cancelled(key)),
-                None => {}
+                Booking::Cancelled => return Err(BankError::Cancelled(key)),
+                Booking::Unknown => {}
             }
             if holds + amount < 0 {
                 return Err(BankError::TooLittle {
@@ -90,7 +90,7 @@ impl SqliteBank {
     pub(super) async fn cancel(&self, key: &str, account: &str) -> Result<(), BankError> {
         let (key, account) = (key.to_owned(), account.to_owned());
         self.write(move |write| {
-            if let Some(Some(amount)) = booked(write, &key)? {
+            if let Booking::Made(amount) = booking(write, &key)? {
                 write.execute(
                     "UPDATE accounts SET amount = amount - ?2 WHERE name = ?1",
                     params![account, amount],
@@ -140,10 +140,19 @@ fn holds(read: &Transaction<'_>, account: &str) -> Result<i64, BankError> {
     holds.ok_or_else(|| BankError::NoAccount(account.to_owned()))
 }
 
-/// The amount of a booking, if it was made: null if it was cancelled.
-fn booked(read: &Transaction<'_>, key: &str) -> Result<Option<Option<i64>>, BankError> {
+/// What is known of a key.
+enum Booking {
+    Unknown,
+    Made(i64),
+    Cancelled,
+}
+
+fn booking(read: &Transaction<'_>, key: &str) -> Result<Booking, BankError> {
     let query = "SELECT amount FROM bookings WHERE key = ?1";
-    Ok(read
-        .query_row(query, params![key], |row| row.get(0))
-        .optional()?)
+    let amount = read.query_row(query, params![key], |row| row.get::<_, Option<i64>>(0));
+    Ok(match amount.optional()? {
+        None => Booking::Unknown,
+        Some(None) => Booking::Cancelled,
+        Some(Some(amount)) => Booking::Made(amount),
+    })
 }
