@@ -14,7 +14,7 @@ use milestone_tests::{on_stores, place::Place};
 use tempfile::TempDir;
 
 /// How long an example may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Builds the examples once, into the folder from which this test runs, and says where they are.
 fn examples() -> &'static Path {
