@@ -17,6 +17,16 @@ const MAKERS: [&str; 11] = [
     "alloc::boxed::Box",
 ];
 
+/// The same, where the symbols lack their path, as they do with `debug = "line-tables-only"`.
+const MAKERS_PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/action/error.rs");
+
+/// What begins a panic. All frames before it are those of the panic and of the hook that saw it.
+const PANICS: [&str; 3] = [
+    "rust_begin_unwind",
+    "core::panicking",
+    "panicking::begin_panic",
+];
+
 /// What called the action: this frame and all behind it are the framework's and the executor's.
 const CALLERS: [&str; 3] = [
     "milestone_runtime::engine::body",
@@ -24,18 +34,27 @@ const CALLERS: [&str; 3] = [
     "__rust_begin_short_backtrace",
 ];
 
+const CALLERS_PLACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/engine/body.rs");
+
 /// The part of a backtrace's text that tells where the error came from; the whole text, if that cannot be found in it.
 pub(crate) fn readable(backtrace: &str) -> String {
     let frames = frames(backtrace);
     let is = |names: &[&str], frame: &Vec<&str>| names.iter().any(|name| frame[0].contains(name));
+    let at = |file: &str, frame: &Vec<&str>| frame[1..].iter().any(|place| place.contains(file));
+    let makes = |frame: &Vec<&str>| is(&MAKERS, frame) || at(MAKERS_PLACE, frame);
+    let panicked = frames
+        .iter()
+        .rposition(|frame| is(&PANICS, frame))
+        .map_or(0, |at| at + 1);
     let first = frames
         .iter()
-        .position(|frame| !is(&MAKERS, frame))
-        .unwrap_or(0);
+        .skip(panicked)
+        .position(|frame| !makes(frame))
+        .map_or(0, |at| panicked + at);
     let last = frames
         .iter()
         .skip(first)
-        .position(|frame| is(&CALLERS, frame))
+        .position(|frame| is(&CALLERS, frame) || at(CALLERS_PLACE, frame))
         .map_or(frames.len(), |at| first + at);
     if first >= last {
         return backtrace.to_owned();
@@ -93,6 +112,29 @@ mod tests {
    1: bank::debit::{{closure}}
              at ./src/bank.rs:20:9";
         assert_eq!(readable(backtrace), expected);
+    }
+
+    #[test]
+    fn the_hook_of_a_panic_is_left_out() {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let backtrace = format!(
+            "   0: std::backtrace::Backtrace::force_capture
+   1: {{closure#0}}
+             at {here}/src/engine/body.rs:60:40
+   2: std::thread::local::LocalKey<T>::with
+   3: std::panicking::panic_with_hook
+   4: __rustc::rust_begin_unwind
+   5: core::panicking::panic_fmt
+   6: {{async_fn#0}}
+             at ./src/bank.rs:7:5
+   7: {{closure#0}}
+             at {here}/src/engine/body.rs:130:49
+   8: tokio::runtime::task::raw::poll
+"
+        );
+        let expected = "   0: {async_fn#0}
+             at ./src/bank.rs:7:5";
+        assert_eq!(readable(&backtrace), expected);
     }
 
     #[test]
