@@ -28,6 +28,10 @@ impl Engine {
     }
 
     pub(super) fn serve(&mut self) {
+        if self.shared.config.client {
+            tracing::warn!(worker = %self.shared.worker, "a client runs nothing");
+            return;
+        }
         self.serving = true;
         self.poll_at = Instant::now();
     }
