@@ -53,7 +53,10 @@ impl Ledger {
 
     /// How often an entry is there.
     pub fn count(&self, entry: &str) -> usize {
-        self.entries().iter().filter(|noted| *noted == entry).count()
+        self.entries()
+            .iter()
+            .filter(|noted| *noted == entry)
+            .count()
     }
 
     /// Where the first of those entries is.
@@ -89,7 +92,9 @@ impl Ledger {
         Method::new(name, move |_| {
             ledger.note(&*entry);
             let fails = left
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                })
                 .is_ok();
             let entry = entry.clone();
             async move {

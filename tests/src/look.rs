@@ -69,7 +69,10 @@ pub async fn until(
 pub async fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_true() {
-        assert!(began.elapsed() < Duration::from_secs(20), "waiting for: {what}");
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "waiting for: {what}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

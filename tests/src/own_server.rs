@@ -104,7 +104,8 @@ impl OwnServer {
                 }
                 if mongod {
                     let host = format!("127.0.0.1:{}", self.port);
-                    let config = doc! { "_id": "milestone", "members": [{ "_id": 0, "host": host }] };
+                    let config =
+                        doc! { "_id": "milestone", "members": [{ "_id": 0, "host": host }] };
                     // Refused where it is one already.
                     let _ = admin.run_command(doc! { "replSetInitiate": config }).await;
                 }
@@ -129,9 +130,13 @@ impl OwnServer {
     /// If the server refuses.
     pub async fn fail(&self, app: &str, mode: impl Into<Bson>, mut data: Document) {
         data.insert("appName", app);
-        let command = doc! { "configureFailPoint": "failCommand", "mode": mode.into(), "data": data };
+        let command =
+            doc! { "configureFailPoint": "failCommand", "mode": mode.into(), "data": data };
         let admin = self.client().await.database("admin");
-        admin.run_command(command).await.expect("the server has fail points");
+        admin
+            .run_command(command)
+            .await
+            .expect("the server has fail points");
     }
 }
 

@@ -102,9 +102,9 @@ impl Place {
                 SqliteStore::open_file(folder.path().join("bank.db"), DEFAULT_COLLECTION)
                     .expect("a store in a file"),
             ),
-            Inner::MongoDb(_) => Arc::new(
-                MongoStore::from_uri(&self.uri(), None).expect("a store on a server"),
-            ),
+            Inner::MongoDb(_) => {
+                Arc::new(MongoStore::from_uri(&self.uri(), None).expect("a store on a server"))
+            }
         };
         store.open().await.expect("the store opens");
         store
@@ -123,9 +123,14 @@ pub fn mongodb_uri(server: &str, database: &str) -> String {
         .strip_prefix("mongodb://")
         .expect("the URI of a MongoDB server");
     assert!(!hosts.contains('/'), "{server} names a database");
-    let options = [options, "appName="].into_iter().filter(|part| !part.is_empty());
+    let options = [options, "appName="]
+        .into_iter()
+        .filter(|part| !part.is_empty());
     let options: Vec<&str> = options.collect();
-    format!("mongodb://{hosts}/{database}?{}{database}", options.join("&"))
+    format!(
+        "mongodb://{hosts}/{database}?{}{database}",
+        options.join("&")
+    )
 }
 
 /// A builder for a runtime at a URI that has no action but those that the test registers, and that looks for work often.

@@ -46,7 +46,11 @@ async fn s13_a_failure_is_recorded_and_the_milestone_stays_open(place: Place) {
     let ledger = Ledger::new();
     let runtime = place
         .builder()
-        .register(ledger.fails_first("debit", 1).options(Options::idempotent().retry(SLOW)))
+        .register(
+            ledger
+                .fails_first("debit", 1)
+                .options(Options::idempotent().retry(SLOW)),
+        )
         .register(ledger.gives("credit", 1))
         .build()
         .await
@@ -61,17 +65,27 @@ async fn s13_a_failure_is_recorded_and_the_milestone_stays_open(place: Place) {
     let failed = attempts(&record, "debit");
     assert_eq!(failed.len(), 1);
     let failed = failed[0];
-    assert_eq!((failed.number, failed.success, failed.kind), (1, Some(false), None));
+    assert_eq!(
+        (failed.number, failed.success, failed.kind),
+        (1, Some(false), None)
+    );
     assert!(failed.end_date >= failed.begin_date);
     assert_eq!(failed.worker, runtime.worker());
     let error = failed.error.as_ref().unwrap();
     assert_eq!(error.message, "debit does not work yet");
-    assert!(error.location.as_deref().unwrap().contains("ledger.rs:"), "{error:?}");
-    assert!(error.backtrace.as_deref().unwrap().contains("ledger"), "{error:?}");
+    assert!(
+        error.location.as_deref().unwrap().contains("ledger.rs:"),
+        "{error:?}"
+    );
+    assert!(
+        error.backtrace.as_deref().unwrap().contains("ledger"),
+        "{error:?}"
+    );
 
     assert_eq!(record.end_date, None);
     assert_eq!(action(&record, "debit").state, ActionState::Backoff);
-    let wait = action(&record, "debit").at.unwrap().timestamp_millis() - failed.end_date.timestamp_millis();
+    let wait = action(&record, "debit").at.unwrap().timestamp_millis()
+        - failed.end_date.timestamp_millis();
     assert!((1_800_000..=3_600_000).contains(&wait), "{wait}");
     assert_eq!(action(&record, "credit").state, ActionState::Pending);
     assert_eq!(ledger.entries(), ["debit"]);
@@ -96,9 +110,15 @@ async fn s14_fails_twice_then_succeeds(place: Place) {
         successes(&record, "debit"),
         [Some(true), Some(false), Some(false)]
     );
-    let numbers: Vec<_> = attempts(&record, "debit").iter().map(|a| a.number).collect();
+    let numbers: Vec<_> = attempts(&record, "debit")
+        .iter()
+        .map(|a| a.number)
+        .collect();
     assert_eq!(numbers, [3, 2, 1]);
-    assert_eq!(ledger.entries(), ["before", "debit", "debit", "debit", "credit"]);
+    assert_eq!(
+        ledger.entries(),
+        ["before", "debit", "debit", "debit", "credit"]
+    );
 }
 
 async fn s15_only_the_failed_action_of_a_chain_runs_again(place: Place) {
@@ -118,7 +138,12 @@ async fn s15_only_the_failed_action_of_a_chain_runs_again(place: Place) {
     let record = handle.record().await.unwrap();
     assert_eq!(ledger.entries(), ["a", "b", "c", "c"]);
     assert_eq!(record.state, Status::Completed);
-    assert!(record.actions.iter().all(|action| action.state == ActionState::Completed));
+    assert!(
+        record
+            .actions
+            .iter()
+            .all(|action| action.state == ActionState::Completed)
+    );
 }
 
 async fn s16_the_result_of_a_slow_sibling_is_kept(place: Place) {
@@ -146,7 +171,10 @@ async fn s16_the_result_of_a_slow_sibling_is_kept(place: Place) {
     runtime.spawn();
     let graph = Action::fork("both").next(["slow", "quick"]);
     let handle = runtime.start("siblings", graph, ()).await.unwrap();
-    until(&runtime, handle.id(), |record| successes(record, "quick").contains(&Some(true))).await;
+    until(&runtime, handle.id(), |record| {
+        successes(record, "quick").contains(&Some(true))
+    })
+    .await;
     failed_once.notify_one();
     let outcome = handle.outcome().await.unwrap();
     assert_eq!(outcome, doc! { "slow": "kept", "quick": "quick" });
@@ -173,7 +201,9 @@ async fn s17_any_value_is_a_failure(place: Place) {
         Method::new("boxed", |_| async {
             Err::<(), Box<dyn std::error::Error + Send + Sync>>(Odd.into())
         }),
-        Method::new("io", |_| async { Err::<(), _>(std::io::Error::other("disk")) }),
+        Method::new("io", |_| async {
+            Err::<(), _>(std::io::Error::other("disk"))
+        }),
         Method::new("panic", |_| async {
             assert!(std::env::args().len() > 10_000, "it panicked");
             Ok::<_, ActionError>(())
@@ -275,8 +305,14 @@ async fn retry_after_is_heeded(place: Place) {
             let call = calls.fetch_add(1, Ordering::SeqCst);
             async move {
                 match call {
-                    0 => Err(ActionError::retry_after(Duration::from_millis(20), "too busy")),
-                    1 => Err(ActionError::retry_after(Duration::from_secs(3600), "far too busy")),
+                    0 => Err(ActionError::retry_after(
+                        Duration::from_millis(20),
+                        "too busy",
+                    )),
+                    1 => Err(ActionError::retry_after(
+                        Duration::from_secs(3600),
+                        "far too busy",
+                    )),
                     _ => Ok(()),
                 }
             }

@@ -61,10 +61,18 @@ async fn a_panic_has_message_place_and_stack(place: Place) {
     let record = until(&runtime, handle.id(), |record| !record.report.is_empty()).await;
     let attempt = &record.report[0];
     assert_eq!(attempt.kind, Some(AttemptKind::Panic));
-    assert_eq!(attempt.success, None, "nobody knows whether a plain action that panicked took effect");
+    assert_eq!(
+        attempt.success, None,
+        "nobody knows whether a plain action that panicked took effect"
+    );
     let error = attempt.error.as_ref().unwrap();
     assert_eq!(error.kind, "panic");
-    assert!(error.message.starts_with("index out of bounds: the len is 0"), "{error:?}");
+    assert!(
+        error
+            .message
+            .starts_with("index out of bounds: the len is 0"),
+        "{error:?}"
+    );
     let place = error.location.as_deref().unwrap();
     assert!(place.contains("tests/panics.rs:"), "{place}");
     let stack = error.backtrace.as_deref().unwrap();
@@ -104,7 +112,9 @@ impl std::error::Error for BankError {
 
 #[action(idempotent, retry(max = 1))]
 async fn closed() -> Result<(), ActionError> {
-    Err(ActionError::new(BankError(io::Error::other("no light in the window"))))
+    Err(ActionError::new(BankError(io::Error::other(
+        "no light in the window",
+    ))))
 }
 
 async fn an_action_error_has_causes_place_and_stack(place: Place) {
@@ -126,7 +136,10 @@ async fn an_anyhow_error_has_causes_and_stack(place: Place) {
     let runtime = only(&place, "any_closed").await;
     let (_, error) = newest(&runtime, milestone!(any_closed).start(&runtime, ())).await;
     assert_eq!(error.message, "the transfer did not begin");
-    assert_eq!(error.chain, ["the bank is closed", "no light in the window"]);
+    assert_eq!(
+        error.chain,
+        ["the bank is closed", "no light in the window"]
+    );
     // anyhow takes the stack only where it is asked to.
     let asked = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0")
         || std::env::var_os("RUST_LIB_BACKTRACE").is_some_and(|value| value != "0");
@@ -206,14 +219,24 @@ async fn a_long_message_is_cut(place: Place) {
     let runtime = only(&place, "talks").await;
     let (_, error) = newest(&runtime, milestone!(talks).start(&runtime, ())).await;
     assert!(error.message.len() < 4096 + 64, "{}", error.message.len());
-    assert!(error.message.ends_with("bytes cut]"), "{}", &error.message[4000..]);
+    assert!(
+        error.message.ends_with("bytes cut]"),
+        "{}",
+        &error.message[4000..]
+    );
 }
 
 async fn parameters_that_do_not_fit_are_fatal(place: Place) {
     let runtime = only(&place, "panics").await;
     runtime.spawn();
-    let handle = runtime.start("panics", "panics", "no number").await.unwrap();
+    let handle = runtime
+        .start("panics", "panics", "no number")
+        .await
+        .unwrap();
     let error = handle.outcome().await.unwrap_err();
-    assert!(error.to_string().contains("the stored parameters"), "{error}");
+    assert!(
+        error.to_string().contains("the stored parameters"),
+        "{error}"
+    );
     assert!(error.to_string().contains("usize"), "{error}");
 }

@@ -66,7 +66,12 @@ fn hangs(ledger: &Ledger, name: &'static str, options: Options) -> Method {
 const ACTIONS: [&str; 3] = ["root", "next", "done"];
 
 /// A worker that hangs in one of the actions.
-async fn worker(place: &Place, ledger: &Ledger, hangs_in: &'static str, options: Options) -> Runtime {
+async fn worker(
+    place: &Place,
+    ledger: &Ledger,
+    hangs_in: &'static str,
+    options: Options,
+) -> Runtime {
     let mut builder = place.builder().lease(LEASE);
     for name in ACTIONS {
         builder = builder.register(if name == hangs_in {
@@ -132,7 +137,11 @@ async fn s19_an_abandoned_plain_action_is_in_doubt(place: Place) {
     assert_eq!(doubt.state, ActionState::InDoubt);
     assert!(doubt.settle_after.is_some());
     tokio::time::sleep(2 * LEASE).await;
-    assert_eq!(ledger.entries(), ["root", "next hangs"], "it is not run twice");
+    assert_eq!(
+        ledger.entries(),
+        ["root", "next hangs"],
+        "it is not run twice"
+    );
     assert_eq!(action(&record, "done").state, ActionState::Pending);
 }
 
@@ -177,15 +186,28 @@ async fn a_blocked_executor_loses_no_lease(place: Place) {
         })
         .options(quick())
     };
-    let other = place.builder().lease(LEASE).register(blocking(&runs)).build().await.unwrap();
+    let other = place
+        .builder()
+        .lease(LEASE)
+        .register(blocking(&runs))
+        .build()
+        .await
+        .unwrap();
     let builder = place.builder().lease(LEASE).register(blocking(&runs));
     // The application has one thread, and its action blocks it.
     let application = thread::spawn(move || {
-        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let tokio = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         tokio.block_on(async {
             let runtime = builder.build().await.unwrap();
             runtime.spawn();
-            let handle = runtime.start("blocks", "blocks", ()).id("one").await.unwrap();
+            let handle = runtime
+                .start("blocks", "blocks", ())
+                .id("one")
+                .await
+                .unwrap();
             handle.outcome().await.unwrap();
         });
     });
@@ -228,7 +250,10 @@ async fn shutdown_waits_for_what_runs(place: Place) {
     let record = handle.record().await.unwrap();
     assert_eq!(successes(&record, "slow"), [Some(true)]);
     assert_eq!(action(&record, "next").state, ActionState::Ready);
-    assert!(record.lease.is_none() && record.next.is_some(), "it is handed back");
+    assert!(
+        record.lease.is_none() && record.next.is_some(),
+        "it is handed back"
+    );
 }
 
 /// Shuts a worker down in the middle of an action that does not end, and gives the milestone as it is then.
@@ -241,7 +266,11 @@ async fn cut_off(place: &Place, ledger: &Ledger, options: Options) -> MilestoneR
     let began = Instant::now();
     runtime.shutdown_within(Duration::from_millis(100)).await;
     assert!(began.elapsed() >= Duration::from_millis(100));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
     let record = handle.record().await.unwrap();
     assert!(record.lease.is_none(), "it is handed back");
     assert_eq!(record.report[0].kind, Some(AttemptKind::Cancelled));
@@ -253,14 +282,25 @@ async fn shutdown_hands_back_what_is_idempotent(place: Place) {
     let record = cut_off(&place, &ledger, quick()).await;
     assert_eq!(successes(&record, "a"), [Some(false)]);
     assert_eq!(action(&record, "a").state, ActionState::Ready);
-    assert_eq!(action(&record, "a").failures, 0, "a shutdown is not the action's failure");
+    assert_eq!(
+        action(&record, "a").failures,
+        0,
+        "a shutdown is not the action's failure"
+    );
     // It starts elsewhere at once, long before the lease of ten seconds would have ended.
     let builder = place.builder().register(ledger.gives("a", 1));
     let other = builder.build().await.unwrap();
     let began = Instant::now();
     other.spawn();
-    until(&other, &record.id, |record| record.state == Status::Completed).await;
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    until(&other, &record.id, |record| {
+        record.state == Status::Completed
+    })
+    .await;
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 async fn shutdown_leaves_plain_actions_in_doubt(place: Place) {
@@ -287,7 +327,10 @@ async fn nothing_begins_during_a_shutdown(place: Place) {
         .unwrap();
     runtime.spawn();
     let slow = runtime.start("slow", "slow", ()).await.unwrap();
-    until(&runtime, slow.id(), |record| record.state == Status::Running).await;
+    until(&runtime, slow.id(), |record| {
+        record.state == Status::Running
+    })
+    .await;
     let stopping = tokio::spawn({
         let runtime = runtime.clone();
         async move { runtime.shutdown().await }
@@ -306,7 +349,9 @@ async fn killed(place: Place, hangs_in: &'static str, finished: &[&str]) {
     // A client does not know the actions, so it is said here that they may run again.
     let idempotent = |name: &str| Action::new(name).idempotent();
     let left = idempotent("left").next([idempotent("deep")]);
-    let graph = idempotent("root").next([left, idempotent("right")]).done(idempotent("done"));
+    let graph = idempotent("root")
+        .next([left, idempotent("right")])
+        .done(idempotent("done"));
     let handle: Handle<_> = client.start("tree", graph, ()).await.unwrap();
     let mut mortal = Command::new(env!("CARGO_BIN_EXE_mortal"))
         .args([&*place.uri(), hangs_in])
@@ -321,7 +366,9 @@ async fn killed(place: Place, hangs_in: &'static str, finished: &[&str]) {
         }
     }
     until(&client, handle.id(), |record| {
-        finished.iter().all(|name| action(record, name).state == ActionState::Completed)
+        finished
+            .iter()
+            .all(|name| action(record, name).state == ActionState::Completed)
     })
     .await;
     mortal.kill().await.unwrap();

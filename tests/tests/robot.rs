@@ -49,7 +49,11 @@ async fn start_five(runtime: &Runtime, fails: &[usize]) {
         let action = if fails.contains(&n) { "bad" } else { "good" };
         let parameters = doc! { "n": i32::try_from(n).unwrap() };
         let id = format!("m{n}");
-        runtime.start(action, action, parameters).id(id).await.unwrap();
+        runtime
+            .start(action, action, parameters)
+            .id(id)
+            .await
+            .unwrap();
     }
 }
 
@@ -76,7 +80,10 @@ async fn s20_a_pass_in_which_all_succeed(place: Place) {
         let n: i32 = item.id.to_string()[1..].parse().unwrap();
         assert_eq!(item.kind, "good");
         assert_eq!(item.parameters, Bson::from(doc! { "n": n }));
-        assert_eq!((item.state, &item.output), (Status::Completed, &doc! { "good": 7 }));
+        assert_eq!(
+            (item.state, &item.output),
+            (Status::Completed, &doc! { "good": 7 })
+        );
         assert_eq!(item.error, None);
         assert!(item.elapsed > Duration::ZERO && item.elapsed <= report.elapsed);
     }
@@ -89,10 +96,17 @@ async fn s20_a_pass_in_which_all_fail(place: Place) {
     start_five(&runtime, &[0, 1, 2, 3, 4]).await;
     let report = runtime.run_once().await.unwrap();
     assert_eq!((report.found, report.resolved, report.rejected), (5, 0, 5));
-    assert_eq!(ledger.count("bad"), 5, "what fails is not tried again in the same pass");
+    assert_eq!(
+        ledger.count("bad"),
+        5,
+        "what fails is not tried again in the same pass"
+    );
     for item in &report.items {
         assert_eq!(item.state, Status::Waiting);
-        assert_eq!(item.error.as_ref().unwrap().message, "bad does not work yet");
+        assert_eq!(
+            item.error.as_ref().unwrap().message,
+            "bad does not work yet"
+        );
         assert!(item.output.is_empty());
     }
 }
@@ -116,7 +130,13 @@ async fn s20_a_pass_over_nothing(place: Place) {
     let client = place.builder().client().build().await.unwrap();
     start_five(&client, &[]).await;
     assert_eq!(client.run_once().await.unwrap().found, 0);
-    assert_eq!(client.count(Filter::new().state(Status::Pending)).await.unwrap(), 5);
+    assert_eq!(
+        client
+            .count(Filter::new().state(Status::Pending))
+            .await
+            .unwrap(),
+        5
+    );
 }
 
 async fn s20_passes_at_once(place: Place) {
@@ -124,7 +144,10 @@ async fn s20_passes_at_once(place: Place) {
     start_five(&runtime, &[]).await;
     let (one, two, three) =
         tokio::join!(runtime.run_once(), runtime.run_once(), runtime.run_once());
-    let found: usize = [one, two, three].into_iter().map(|report| report.unwrap().found).sum();
+    let found: usize = [one, two, three]
+        .into_iter()
+        .map(|report| report.unwrap().found)
+        .sum();
     assert_eq!(found, 5);
     assert_eq!(ledger.count("good"), 5);
 }
@@ -165,7 +188,11 @@ async fn s21_two_robots_run_each_action_once(place: Place) {
     }
     assert_eq!(ledger.entries().len(), 30);
     for robot in &robots {
-        assert!(ledger.count(robot.worker()) > 0, "one robot did all: {:?}", ledger.entries());
+        assert!(
+            ledger.count(robot.worker()) > 0,
+            "one robot did all: {:?}",
+            ledger.entries()
+        );
     }
 }
 
@@ -199,7 +226,13 @@ async fn s22_a_failed_query_stops_nothing(place: Place) {
     }
     let runtime = builder.build().await.unwrap();
     runtime.spawn();
-    runtime.start("three", three(), ()).await.unwrap().outcome().await.unwrap();
+    runtime
+        .start("three", three(), ())
+        .await
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
 
     store.away(true);
     let calls = store.calls();
@@ -224,12 +257,22 @@ async fn s22_lost_replies_do_nothing_twice(place: Place) {
     runtime.spawn();
     store.lose_one_in(3);
     for n in 0..10 {
-        let handle = runtime.start("three", three(), ()).id(format!("m{n}")).await.unwrap();
+        let handle = runtime
+            .start("three", three(), ())
+            .id(format!("m{n}"))
+            .await
+            .unwrap();
         handle.outcome().await.unwrap();
     }
     store.lose_one_in(0);
     assert_eq!(ledger.entries().len(), 30);
-    assert_eq!(runtime.count(Filter::new().state(Status::Completed)).await.unwrap(), 10);
+    assert_eq!(
+        runtime
+            .count(Filter::new().state(Status::Completed))
+            .await
+            .unwrap(),
+        10
+    );
 }
 
 async fn s22_the_robot_can_be_stopped_and_started_again(place: Place) {
@@ -241,7 +284,13 @@ async fn s22_the_robot_can_be_stopped_and_started_again(place: Place) {
         .await
         .unwrap();
     let robot = runtime.spawn();
-    runtime.start("a", "a", ()).await.unwrap().outcome().await.unwrap();
+    runtime
+        .start("a", "a", ())
+        .await
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
     robot.shutdown().await;
     robot.shutdown().await;
     let handle = runtime.start("a", "a", ()).await.unwrap();
@@ -274,7 +323,13 @@ async fn s22_a_hung_function_does_not_block_others(place: Place) {
     let stuck = runtime.start("hangs", "hangs", ()).await.unwrap();
     until_true("the action hangs", || hung.load(Ordering::SeqCst)).await;
     for _ in 0..5 {
-        runtime.start("a", "a", ()).await.unwrap().outcome().await.unwrap();
+        runtime
+            .start("a", "a", ())
+            .await
+            .unwrap()
+            .outcome()
+            .await
+            .unwrap();
     }
     // It is still held, several leases later.
     tokio::time::sleep(Duration::from_millis(1200)).await;
@@ -356,9 +411,15 @@ async fn s24_registered_while_a_sibling_runs(place: Place) {
     runtime.spawn();
     let graph = Action::fork("both").next(["slow", "later"]);
     let handle = runtime.start("siblings", graph, ()).await.unwrap();
-    until(&runtime, handle.id(), |record| record.state == Status::Running).await;
+    until(&runtime, handle.id(), |record| {
+        record.state == Status::Running
+    })
+    .await;
     runtime.register(ledger.gives("later", 1)).unwrap();
-    until(&runtime, handle.id(), |record| successes(record, "later") == [Some(true)]).await;
+    until(&runtime, handle.id(), |record| {
+        successes(record, "later") == [Some(true)]
+    })
+    .await;
     go.notify_one();
     handle.outcome().await.unwrap();
 }
@@ -387,13 +448,25 @@ async fn concurrency_of_an_action(place: Place) {
         .await
         .unwrap();
     runtime.spawn();
-    let leaves: Vec<_> = (0..6).map(|n| Action::new(format!("a{n}")).method("counted")).collect();
+    let leaves: Vec<_> = (0..6)
+        .map(|n| Action::new(format!("a{n}")).method("counted"))
+        .collect();
     let wide = Action::fork("wide").next(leaves);
     let first = runtime.start("wide", wide.clone(), ()).await.unwrap();
     let second = runtime.start("wide", wide, ()).await.unwrap();
-    runtime.start("free", "free", ()).await.unwrap().outcome().await.unwrap();
+    runtime
+        .start("free", "free", ())
+        .await
+        .unwrap()
+        .outcome()
+        .await
+        .unwrap();
     first.outcome().await.unwrap();
     second.outcome().await.unwrap();
-    let most = ledger.entries().into_iter().filter(|entry| entry != "free").max();
+    let most = ledger
+        .entries()
+        .into_iter()
+        .filter(|entry| entry != "free")
+        .max();
     assert_eq!(most.as_deref(), Some("2"));
 }

@@ -172,7 +172,8 @@ async fn s07_bank_transfer_with_the_macros(place: Place) {
     assert_eq!(again.outcome().await.unwrap(), (balance, key));
     assert_eq!(again.status().await.unwrap(), Status::Completed);
 
-    let in_place = milestone!(debit -> credit).start_with_id(&runtime, "one", Transfer { amount: 7 });
+    let in_place =
+        milestone!(debit -> credit).start_with_id(&runtime, "one", Transfer { amount: 7 });
     let (balance, key) = in_place.await.unwrap().outcome().await.unwrap();
     assert_eq!((balance, key.as_str()), (1007, "one/credit"));
     assert_eq!(runtime.get("one").await.unwrap().unwrap().kind, "Transfer");
@@ -206,8 +207,16 @@ async fn s08_done_sees_the_parameters_and_all_outputs(place: Place) {
     handle.outcome().await.unwrap();
     let record = handle.record().await.unwrap();
     assert_eq!(record.report.len(), 4);
-    assert!(record.report.iter().all(|attempt| attempt.success == Some(true)));
-    assert_eq!(ledger.entries().last().unwrap(), "\"p\" [Int32(1), Int32(2), Int32(3)]");
+    assert!(
+        record
+            .report
+            .iter()
+            .all(|attempt| attempt.success == Some(true))
+    );
+    assert_eq!(
+        ledger.entries().last().unwrap(),
+        "\"p\" [Int32(1), Int32(2), Int32(3)]"
+    );
 }
 
 async fn s09_siblings_overlap_and_do_not_see_each_other(place: Place) {
@@ -220,7 +229,11 @@ async fn s09_siblings_overlap_and_do_not_see_each_other(place: Place) {
             let (both, ledger) = (Arc::clone(&both), ledger.clone());
             async move {
                 both.wait().await;
-                ledger.note(format!("{name} {:?} {:?}", call.output("op-1"), call.output(other)));
+                ledger.note(format!(
+                    "{name} {:?} {:?}",
+                    call.output("op-1"),
+                    call.output(other)
+                ));
                 both.wait().await;
                 Ok::<_, ActionError>(name)
             }
@@ -265,7 +278,9 @@ async fn s09_done_waits_for_whole_subtrees_and_sees_them(place: Place) {
     runtime.spawn();
     let deep = Action::new("left.deep").done("left.deep.end");
     let left = Action::new("left").next([deep]);
-    let graph = Action::new("root").next([left, Action::new("right")]).done("done");
+    let graph = Action::new("root")
+        .next([left, Action::new("right")])
+        .done("done");
     let handle = runtime.start("tree", graph, ()).await.unwrap();
     handle.outcome().await.unwrap();
     let entries = ledger.entries();
@@ -387,17 +402,33 @@ async fn two() -> Result<String, ActionError> {
 }
 
 async fn several_last_actions_give_a_tuple(place: Place) {
-    let runtime = place.builder().actions(["mute", "one", "two"]).build().await.unwrap();
+    let runtime = place
+        .builder()
+        .actions(["mute", "one", "two"])
+        .build()
+        .await
+        .unwrap();
     runtime.spawn();
-    let handle = milestone!(mute -> (one, two)).start(&runtime, ()).await.unwrap();
+    let handle = milestone!(mute -> (one, two))
+        .start(&runtime, ())
+        .await
+        .unwrap();
     let (one, two): (i32, String) = handle.outcome().await.unwrap();
     assert_eq!((one, two.as_str()), (1, "two"));
 }
 
 async fn a_graph_without_a_root(place: Place) {
-    let runtime = place.builder().actions(["mute", "one", "two"]).build().await.unwrap();
+    let runtime = place
+        .builder()
+        .actions(["mute", "one", "two"])
+        .build()
+        .await
+        .unwrap();
     runtime.spawn();
-    let handle = milestone!((one, two) -> mute).start(&runtime, ()).await.unwrap();
+    let handle = milestone!((one, two) -> mute)
+        .start(&runtime, ())
+        .await
+        .unwrap();
     let () = handle.outcome().await.unwrap();
     assert_eq!(handle.record().await.unwrap().report.len(), 3);
 }

@@ -39,7 +39,11 @@ on_stores!(memory, sqlite, mongodb:
 async fn s01_a_milestone_as_it_is_stored(place: Place) {
     let runtime = place.builder().build().await.unwrap();
     let graph = Action::new("op-1").method("operate").next(["op-2.1"]);
-    let handle = runtime.start("ops", graph, 7).label("of", "me").await.unwrap();
+    let handle = runtime
+        .start("ops", graph, 7)
+        .label("of", "me")
+        .await
+        .unwrap();
     let record = handle.record().await.unwrap();
     assert_eq!((&*record.kind, record.state), ("ops", Status::Pending));
     assert_eq!(record.parameters, Bson::Int32(7));
@@ -49,12 +53,21 @@ async fn s01_a_milestone_as_it_is_stored(place: Place) {
     assert!(first.after.is_empty());
     let second = action(&record, "op-2.1");
     assert_eq!(second.method.as_deref(), Some("op-2.1"));
-    assert_eq!((second.state, &*second.after), (ActionState::Pending, &[0][..]));
+    assert_eq!(
+        (second.state, &*second.after),
+        (ActionState::Pending, &[0][..])
+    );
     assert!(record.report.is_empty() && record.end_date.is_none());
     assert_eq!(handle.status().await.unwrap(), Status::Pending);
-    let mine = Filter::new().kind("ops").state(Status::Pending).label("of", "me");
+    let mine = Filter::new()
+        .kind("ops")
+        .state(Status::Pending)
+        .label("of", "me");
     assert_eq!(runtime.count(mine.clone()).await.unwrap(), 1);
-    let listed = runtime.list(mine, milestone_runtime::store::Page::default()).await.unwrap();
+    let listed = runtime
+        .list(mine, milestone_runtime::store::Page::default())
+        .await
+        .unwrap();
     assert_eq!(listed.records, [record]);
 }
 
@@ -75,7 +88,10 @@ async fn s03_a_fork_at_any_depth_records_no_attempt(place: Place) {
     assert_eq!(record.report.len(), 4);
     for name in ["outer", "inner"] {
         let fork = action(&record, name);
-        assert_eq!((fork.kind, fork.state), (ActionKind::Fork, ActionState::Completed));
+        assert_eq!(
+            (fork.kind, fork.state),
+            (ActionKind::Fork, ActionState::Completed)
+        );
         assert_eq!(fork.attempts, 0);
     }
     let entries = ledger.entries();
@@ -106,7 +122,10 @@ async fn s04_names_that_cannot_be_used_are_refused(place: Place) {
         assert!(error.to_string().len() > 10, "{error}");
     }
     let error = runtime.start("ok", "a", ()).id("").await.unwrap_err();
-    assert!(error.to_string().contains("at least one character"), "{error}");
+    assert!(
+        error.to_string().contains("at least one character"),
+        "{error}"
+    );
     assert_eq!(runtime.count(Filter::new()).await.unwrap(), 0);
 }
 
@@ -128,7 +147,10 @@ async fn s05_trees_up_to_the_limit(place: Place) {
         .build()
         .await
         .unwrap();
-    let error = runtime.start("chain", chain(most + 1), ()).await.unwrap_err();
+    let error = runtime
+        .start("chain", chain(most + 1), ())
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains(&most.to_string()), "{error}");
     let deepest = runtime.start("chain", chain(most), ()).await.unwrap();
     assert_eq!(deepest.record().await.unwrap().actions.len(), most);
@@ -156,7 +178,10 @@ async fn s18_without_the_method_it_waits_and_says_for_what(place: Place) {
 
     runtime.register(ledger.gives("credit", 1)).unwrap();
     handle.outcome().await.unwrap();
-    assert_eq!(successes(&handle.record().await.unwrap(), "credit"), [Some(true)]);
+    assert_eq!(
+        successes(&handle.record().await.unwrap(), "credit"),
+        [Some(true)]
+    );
 }
 
 async fn s18_a_worker_without_the_method_leaves_it_alone(place: Place) {
@@ -176,11 +201,18 @@ async fn s18_a_worker_without_the_method_leaves_it_alone(place: Place) {
     .await;
     assert_eq!(record.due.len(), 1);
     assert_eq!(record.due[0].method, "credit");
-    assert_eq!(record.report.len(), 1, "a worker without a method records no failure");
+    assert_eq!(
+        record.report.len(),
+        1,
+        "a worker without a method records no failure"
+    );
     let epoch = record.epoch;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let record = handle.record().await.unwrap();
-    assert_eq!(record.epoch, epoch, "a worker that cannot move it on does not take it");
+    assert_eq!(
+        record.epoch, epoch,
+        "a worker that cannot move it on does not take it"
+    );
 }
 
 async fn s27_stored_and_failed(place: Place) {
@@ -196,7 +228,10 @@ async fn s27_stored_and_failed(place: Place) {
     let handle = runtime.start("transfer", "debit", ()).await.unwrap();
     let error = handle.outcome().await.unwrap_err();
     assert_eq!(error.code(), "failed");
-    assert!(error.to_string().contains("`debit`: debit cannot work"), "{error}");
+    assert!(
+        error.to_string().contains("`debit`: debit cannot work"),
+        "{error}"
+    );
     assert_eq!(handle.status().await.unwrap(), Status::Failed);
 }
 
@@ -209,8 +244,16 @@ async fn twenty_tasks_start_one_id(place: Place) {
         .await
         .unwrap();
     runtime.spawn();
-    let start = || runtime.start("transfer", "debit", doc! { "a": 1, "b": { "c": 2, "d": 3 } });
-    let tasks: Vec<_> = (0..20).map(|_| tokio::spawn(start().id("t-1").into_future())).collect();
+    let start = || {
+        runtime.start(
+            "transfer",
+            "debit",
+            doc! { "a": 1, "b": { "c": 2, "d": 3 } },
+        )
+    };
+    let tasks: Vec<_> = (0..20)
+        .map(|_| tokio::spawn(start().id("t-1").into_future()))
+        .collect();
     for task in tasks {
         let handle = task.await.unwrap().unwrap();
         assert_eq!(handle.outcome().await.unwrap(), doc! { "debit": 1 });
@@ -218,7 +261,11 @@ async fn twenty_tasks_start_one_id(place: Place) {
     assert_eq!(ledger.count("debit"), 1);
     // After its end too, and whatever the order of the keys.
     let shuffled = doc! { "b": { "d": 3, "c": 2 }, "a": 1 };
-    let again = runtime.start("transfer", "debit", shuffled).id("t-1").await.unwrap();
+    let again = runtime
+        .start("transfer", "debit", shuffled)
+        .id("t-1")
+        .await
+        .unwrap();
     assert_eq!(again.status().await.unwrap(), Status::Completed);
     assert_eq!(ledger.count("debit"), 1);
     assert_eq!(runtime.count(Filter::new()).await.unwrap(), 1);
@@ -226,15 +273,35 @@ async fn twenty_tasks_start_one_id(place: Place) {
 
 async fn an_id_is_taken_by_another_milestone(place: Place) {
     let runtime = place.builder().build().await.unwrap();
-    runtime.start("transfer", "debit", [1, 2]).id("t-1").await.unwrap();
-    let error = runtime.start("transfer", "debit", [2, 1]).id("t-1").await.unwrap_err();
+    runtime
+        .start("transfer", "debit", [1, 2])
+        .id("t-1")
+        .await
+        .unwrap();
+    let error = runtime
+        .start("transfer", "debit", [2, 1])
+        .id("t-1")
+        .await
+        .unwrap_err();
     let StartError::Conflict { id, conflict } = &error else {
         panic!("{error}");
     };
-    assert_eq!((id.to_string(), conflict), ("t-1".to_owned(), &Conflict::Parameters));
-    let error = runtime.start("refund", "debit", [1, 2]).id("t-1").await.unwrap_err();
+    assert_eq!(
+        (id.to_string(), conflict),
+        ("t-1".to_owned(), &Conflict::Parameters)
+    );
+    let error = runtime
+        .start("refund", "debit", [1, 2])
+        .id("t-1")
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "conflict");
-    assert!(error.to_string().contains("the type `transfer`, not `refund`"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the type `transfer`, not `refund`"),
+        "{error}"
+    );
 }
 
 #[derive(Clone, Serialize, Deserialize, Milestone)]
@@ -266,24 +333,48 @@ struct Unsigned {
 async fn values_that_bson_cannot_hold(place: Place) {
     let runtime = place.builder().build().await.unwrap();
     let errors = [
-        runtime.start("t", "a", Unsigned { balance: u64::MAX }).await.unwrap_err(),
+        runtime
+            .start("t", "a", Unsigned { balance: u64::MAX })
+            .await
+            .unwrap_err(),
         runtime.start("t", "a", i128::MAX).await.unwrap_err(),
-        runtime.start("t", "a", BTreeMap::from([(vec![1], 2)])).await.unwrap_err(),
+        runtime
+            .start("t", "a", BTreeMap::from([(vec![1], 2)]))
+            .await
+            .unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.code(), "parameters", "{error}");
         let text = error.to_string();
-        assert!(text.starts_with("BSON cannot hold the parameters of type `"), "{text}");
+        assert!(
+            text.starts_with("BSON cannot hold the parameters of type `"),
+            "{text}"
+        );
     }
     // What fits is not changed.
-    let fits = runtime.start("t", "a", Unsigned { balance: i64::MAX as u64 }).await.unwrap();
-    assert_eq!(fits.record().await.unwrap().parameters, bson!({ "balance": i64::MAX }));
+    let fits = runtime
+        .start(
+            "t",
+            "a",
+            Unsigned {
+                balance: i64::MAX as u64,
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        fits.record().await.unwrap().parameters,
+        bson!({ "balance": i64::MAX })
+    );
     assert_eq!(runtime.count(Filter::new()).await.unwrap(), 1);
 }
 
 async fn parameters_over_the_limit(place: Place) {
     let runtime = place.builder().build().await.unwrap();
-    let error = runtime.start("big", "a", "x".repeat(5 << 20)).await.unwrap_err();
+    let error = runtime
+        .start("big", "a", "x".repeat(5 << 20))
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "limit_size");
     let text = error.to_string();
     for part in ["`big`", "5242885 bytes", "`parameters` is 4194304"] {
@@ -300,7 +391,12 @@ async fn parameters_over_the_limit(place: Place) {
 
 /// Starts an action whose output cannot be stored, and sees that it has failed for good and is not run again.
 async fn refused(place: &Place, method: Method, runs: impl Fn() -> usize) -> String {
-    let runtime = place.builder().register(method.clone()).build().await.unwrap();
+    let runtime = place
+        .builder()
+        .register(method.clone())
+        .build()
+        .await
+        .unwrap();
     runtime.spawn();
     let handle = runtime.start("refused", method.name(), ()).await.unwrap();
     let error = handle.outcome().await.unwrap_err();
@@ -308,7 +404,10 @@ async fn refused(place: &Place, method: Method, runs: impl Fn() -> usize) -> Str
     let record = handle.record().await.unwrap();
     assert_eq!(record.report.len(), 1);
     let kind = record.report[0].kind;
-    assert_eq!(kind, Some(milestone_runtime::core::record::AttemptKind::Refused));
+    assert_eq!(
+        kind,
+        Some(milestone_runtime::core::record::AttemptKind::Refused)
+    );
     assert_eq!(action(&record, method.name()).output, None);
     until_true("the action has run", || runs() > 0).await;
     assert_eq!(runs(), 1);
@@ -319,7 +418,13 @@ async fn outputs_over_the_limit(place: Place) {
     let ledger = Ledger::new();
     let method = ledger.gives("big", "x".repeat(2 << 20));
     let message = refused(&place, method, || ledger.count("big")).await;
-    for part in ["took effect", "`big`", "2097157 bytes", "`output` is 1048576", "not run again"] {
+    for part in [
+        "took effect",
+        "`big`",
+        "2097157 bytes",
+        "`output` is 1048576",
+        "not run again",
+    ] {
         assert!(message.contains(part), "{message}");
     }
 }

@@ -26,9 +26,16 @@ on_stores!(memory, sqlite, mongodb:
 );
 
 /// An insert that can be taken back, and its undo.
-fn insert(ledger: &Ledger, name: &'static str, undo: &'static str, undo_fails: usize) -> [Method; 2] {
+fn insert(
+    ledger: &Ledger,
+    name: &'static str,
+    undo: &'static str,
+    undo_fails: usize,
+) -> [Method; 2] {
     [
-        ledger.gives(name, format!("id of {name}")).options(quick().undo(undo)),
+        ledger
+            .gives(name, format!("id of {name}"))
+            .options(quick().undo(undo)),
         ledger.fails_first(undo, undo_fails),
     ]
 }
@@ -36,7 +43,10 @@ fn insert(ledger: &Ledger, name: &'static str, undo: &'static str, undo_fails: u
 async fn s28_two_inserts_are_undone_and_an_undo_is_retried(place: Place) {
     let ledger = Ledger::new();
     let mut builder = place.builder();
-    let both = [insert(&ledger, "one", "remove-one", 0), insert(&ledger, "two", "remove-two", 2)];
+    let both = [
+        insert(&ledger, "one", "remove-one", 0),
+        insert(&ledger, "two", "remove-two", 2),
+    ];
     for method in both.into_iter().flatten() {
         builder = builder.register(method);
     }
@@ -59,19 +69,33 @@ async fn s28_two_inserts_are_undone_and_an_undo_is_retried(place: Place) {
     let graph = Action::fork("inserts").next(["one", "two", "three"]);
     let handle = runtime.start("inserts", graph, ()).await.unwrap();
     let error = handle.outcome().await.unwrap_err();
-    let OutcomeError::Undone { action: failed, error, .. } = error else {
+    let OutcomeError::Undone {
+        action: failed,
+        error,
+        ..
+    } = error
+    else {
         panic!("{error}");
     };
-    assert_eq!((&*failed, &*error.message), ("three", "the third one cannot be"));
+    assert_eq!(
+        (&*failed, &*error.message),
+        ("three", "the third one cannot be")
+    );
     let record = handle.record().await.unwrap();
     assert_eq!(record.state, Status::Undone);
     for name in ["one", "two"] {
         let undo = action(&record, name).undo.as_ref().unwrap();
         assert_eq!(undo.state, UndoState::Done);
     }
-    let undone = record.report.iter().filter(|attempt| attempt.phase == Phase::Undo);
+    let undone = record
+        .report
+        .iter()
+        .filter(|attempt| attempt.phase == Phase::Undo);
     assert_eq!(undone.count(), 4);
-    assert_eq!((ledger.count("remove-one"), ledger.count("remove-two")), (1, 3));
+    assert_eq!(
+        (ledger.count("remove-one"), ledger.count("remove-two")),
+        (1, 3)
+    );
 }
 
 async fn undone_in_reverse_order(place: Place) {
@@ -79,7 +103,10 @@ async fn undone_in_reverse_order(place: Place) {
     let undo = |name: &'static str, of: &'static str| {
         let ledger = ledger.clone();
         Method::new(name, move |call: Call| {
-            ledger.note(format!("{name}: {:?}", call.output(of).and_then(|output| output.as_str())));
+            ledger.note(format!(
+                "{name}: {:?}",
+                call.output(of).and_then(|output| output.as_str())
+            ));
             async { Ok::<_, ActionError>(()) }
         })
         .options(quick())
@@ -102,7 +129,14 @@ async fn undone_in_reverse_order(place: Place) {
     let handle = runtime.start("chain", graph, ()).await.unwrap();
     assert_eq!(handle.outcome().await.unwrap_err().code(), "undone");
     // A failed action is undone as well, since an error may follow the effect; it has no output.
-    let expected = ["a", "b", "c", "undo-c: None", "undo-b: Some(\"B\")", "undo-a: Some(\"A\")"];
+    let expected = [
+        "a",
+        "b",
+        "c",
+        "undo-c: None",
+        "undo-b: Some(\"B\")",
+        "undo-a: Some(\"A\")",
+    ];
     assert_eq!(ledger.entries(), expected);
     let record = handle.record().await.unwrap();
     assert_eq!(action(&record, "d").state, ActionState::Skipped);
@@ -110,7 +144,12 @@ async fn undone_in_reverse_order(place: Place) {
 
 async fn outcome_of_a_failed_milestone(place: Place) {
     let ledger = Ledger::new();
-    let runtime = place.builder().register(ledger.fails_for_good("a")).build().await.unwrap();
+    let runtime = place
+        .builder()
+        .register(ledger.fails_for_good("a"))
+        .build()
+        .await
+        .unwrap();
     runtime.spawn();
     let handle = runtime.start("a", "a", ()).await.unwrap();
     let error = handle.outcome().await.unwrap_err();
@@ -144,11 +183,16 @@ async fn outcome_of_a_cancelled_milestone(place: Place) {
     runtime.spawn();
     let graph = Action::new("slow").next(["next"]);
     let handle = runtime.start("slow", graph, ()).await.unwrap();
-    until(&runtime, handle.id(), |record| record.state == Status::Running).await;
+    until(&runtime, handle.id(), |record| {
+        record.state == Status::Running
+    })
+    .await;
     until_true("it runs", || ledger.count("slow") > 0).await;
     let command = Command {
         id: "c1".to_owned(),
-        order: Order::Cancel { reason: "no longer wanted".to_owned() },
+        order: Order::Cancel {
+            reason: "no longer wanted".to_owned(),
+        },
         by: "me".to_owned(),
         at: DateTime::now(),
     };

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ::mongodb::event::{EventHandler, command::CommandEvent};
 use milestone_runtime::{
     Runtime, RuntimeBuilder,
     core::record::Status,
@@ -18,7 +19,6 @@ use milestone_tests::{
     place::{Kind, Place, bare, run_async},
     server::Scratch,
 };
-use ::mongodb::event::{EventHandler, command::CommandEvent};
 
 /// The write commands of a client to the milestones, by their names.
 #[derive(Clone, Default)]
@@ -35,7 +35,12 @@ impl Writes {
             };
             let target = started.command.get_str(&started.command_name).ok();
             if Self::NAMES.contains(&&*started.command_name) && target == Some(DEFAULT_COLLECTION) {
-                *writes.0.lock().unwrap().entry(started.command_name).or_default() += 1;
+                *writes
+                    .0
+                    .lock()
+                    .unwrap()
+                    .entry(started.command_name)
+                    .or_default() += 1;
             }
         })
     }
@@ -50,7 +55,9 @@ async fn counted(scratch: &Scratch, ledger: &Ledger) -> (Writes, Runtime) {
     let mut options = scratch.options().await;
     options.command_event_handler = Some(writes.handler());
     let store = MongoStore::new(options, scratch.name(), DEFAULT_COLLECTION);
-    let mut builder = bare("").store(Arc::new(store)).poll(Duration::from_secs(60));
+    let mut builder = bare("")
+        .store(Arc::new(store))
+        .poll(Duration::from_secs(60));
     for n in 1..=10 {
         builder = builder.register(ledger.gives(&format!("a{n}"), n));
     }
@@ -73,7 +80,12 @@ fn s26_a_chain_of_n_actions_costs_n_plus_1_writes() {
             let before = writes.count();
             let handle = runtime.start("chain", graph, ()).await.unwrap();
             handle.outcome().await.unwrap();
-            assert_eq!(writes.count() - before, n + 1, "{n} actions: {:?}", writes.0);
+            assert_eq!(
+                writes.count() - before,
+                n + 1,
+                "{n} actions: {:?}",
+                writes.0
+            );
         }
     });
 }
@@ -119,7 +131,10 @@ async fn fan_out(builder: RuntimeBuilder) -> Duration {
 
 async fn s26_a_fan_out_of_500(place: Place) {
     let took = fan_out(place.builder()).await;
-    println!("a fan-out of 500 with 1 KiB each on {:?}: {took:?}", place.kind());
+    println!(
+        "a fan-out of 500 with 1 KiB each on {:?}: {took:?}",
+        place.kind()
+    );
     // The compatible server takes a second for each update of 1,500 fields, and the machine may be busy.
     let most = if place.kind() == Kind::MongoDb { 30 } else { 5 };
     assert!(took < Duration::from_secs(most), "{took:?}");
@@ -133,7 +148,12 @@ fn s26_a_fan_out_of_500_is_few_writes() {
         let mut options = scratch.options().await;
         options.command_event_handler = Some(writes.handler());
         let store = MongoStore::new(options, scratch.name(), DEFAULT_COLLECTION);
-        fan_out(bare("").store(Arc::new(store)).poll(Duration::from_secs(60))).await;
+        fan_out(
+            bare("")
+                .store(Arc::new(store))
+                .poll(Duration::from_secs(60)),
+        )
+        .await;
         assert!(writes.count() <= 50, "{:?}", writes.0);
     });
 }
