@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::server::{self, Scratch};
 
 /// How long a test may take before it counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

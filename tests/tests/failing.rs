@@ -1,5 +1,7 @@
 //! Actions that fail: what is recorded, what is tried again, what is kept, and how it ends.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::{
     sync::{
         Arc,
@@ -39,8 +41,8 @@ on_stores!(memory, sqlite, mongodb:
 
 /// Waits an hour after a failure, so that a test sees the milestone between two attempts.
 const SLOW: RetryPolicy = RetryPolicy::new()
-    .base(Duration::from_secs(3600))
-    .cap(Duration::from_secs(3600));
+    .base(Duration::from_hours(1))
+    .cap(Duration::from_hours(1));
 
 async fn s13_a_failure_is_recorded_and_the_milestone_stays_open(place: Place) {
     let ledger = Ledger::new();
@@ -310,14 +312,14 @@ async fn retry_after_is_heeded(place: Place) {
                         "too busy",
                     )),
                     1 => Err(ActionError::retry_after(
-                        Duration::from_secs(3600),
+                        Duration::from_hours(1),
                         "far too busy",
                     )),
                     _ => Ok(()),
                 }
             }
         })
-        .options(Options::idempotent().retry(SLOW.base(Duration::from_secs(60))))
+        .options(Options::idempotent().retry(SLOW.base(Duration::from_mins(1))))
     };
     let runtime = place.builder().register(busy).build().await.unwrap();
     runtime.spawn();

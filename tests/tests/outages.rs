@@ -1,6 +1,8 @@
 //! Servers that are away or fail, and documents that cannot be read. Each test has a MongoDB server of its own, since it stops it or
 //! makes it fail.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::time::{Duration, Instant};
 
 use bson::{Document, doc};

@@ -1,5 +1,7 @@
 //! Workers that die, hang, block or shut down: what they leave is found, run again where that is safe, and never twice where not.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::{
     process::Stdio,
     sync::{

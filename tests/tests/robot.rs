@@ -1,5 +1,7 @@
 //! The robot: passes and what they report, several workers, failing queries, hung functions, registering at run time.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::{
     sync::{
         Arc,

@@ -1,5 +1,7 @@
 //! What a runtime is built with: the defaults, and every setting that cannot be.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::time::Duration;
 
 use bson::doc;
@@ -78,7 +80,7 @@ async fn s25_collections_are_apart(place: Place) {
 }
 
 async fn s25_the_lease_is_stored(place: Place) {
-    for (lease, expected) in [(None, 10_000), (Some(Duration::from_secs(60)), 60_000)] {
+    for (lease, expected) in [(None, 10_000), (Some(Duration::from_mins(1)), 60_000)] {
         let never = Method::new("never", |_| {
             std::future::pending::<Result<(), ActionError>>()
         });
@@ -210,14 +212,14 @@ async fn s25_bad_settings_say_what_is_accepted() {
         lease.contains("`lease` cannot be 0ns: a lease is from 100 ms to 24 h"),
         "{lease}"
     );
-    let lease = refused(new().lease(Duration::from_secs(25 * 3600))).await;
+    let lease = refused(new().lease(Duration::from_hours(25))).await;
     assert!(lease.contains("the default is 10 s"), "{lease}");
     let poll = refused(new().poll(Duration::ZERO)).await;
     assert!(
         poll.contains("`poll`") && poll.contains("from 1 ms to 1 h"),
         "{poll}"
     );
-    let poll = refused(new().poll(Duration::from_secs(7200))).await;
+    let poll = refused(new().poll(Duration::from_hours(2))).await;
     assert!(poll.contains("the default is 1 s"), "{poll}");
     let places = refused(new().concurrency(0)).await;
     assert!(places.contains("from 1 to 100,000"), "{places}");

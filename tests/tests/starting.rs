@@ -1,5 +1,7 @@
 //! Starting: what is refused, what attaches to the first, and what is known when something fails.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::{collections::BTreeMap, time::Duration};
 
 use bson::{Bson, bson, doc};

@@ -1,5 +1,7 @@
 //! What was done is undone after a failure for good or a cancel, and each end is told by a typed error.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::time::Duration;
 
 use bson::DateTime;

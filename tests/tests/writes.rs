@@ -1,5 +1,7 @@
 //! What a milestone costs: writes, counted by the driver's command events, and time.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -55,9 +57,7 @@ async fn counted(scratch: &Scratch, ledger: &Ledger) -> (Writes, Runtime) {
     let mut options = scratch.options().await;
     options.command_event_handler = Some(writes.handler());
     let store = MongoStore::new(options, scratch.name(), DEFAULT_COLLECTION);
-    let mut builder = bare("")
-        .store(Arc::new(store))
-        .poll(Duration::from_secs(60));
+    let mut builder = bare("").store(Arc::new(store)).poll(Duration::from_mins(1));
     for n in 1..=10 {
         builder = builder.register(ledger.gives(&format!("a{n}"), n));
     }
@@ -148,12 +148,7 @@ fn s26_a_fan_out_of_500_is_few_writes() {
         let mut options = scratch.options().await;
         options.command_event_handler = Some(writes.handler());
         let store = MongoStore::new(options, scratch.name(), DEFAULT_COLLECTION);
-        fan_out(
-            bare("")
-                .store(Arc::new(store))
-                .poll(Duration::from_secs(60)),
-        )
-        .await;
+        fan_out(bare("").store(Arc::new(store)).poll(Duration::from_mins(1))).await;
         assert!(writes.count() <= 50, "{:?}", writes.0);
     });
 }
