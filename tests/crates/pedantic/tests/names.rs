@@ -1,6 +1,7 @@
+//! Names that generated code uses itself, and types that are named like what it refers to.
+
 use milestone_runtime::prelude::*;
 
-// Names that generated code uses itself, and types that are named like what it refers to.
 #[action]
 async fn call(Params(call): Params<Box>) -> Result<Box, ActionError> {
     Ok(call)
@@ -22,6 +23,12 @@ use std::primitive::u8 as Registration;
 #[milestone(call -> action)]
 struct Box(Registration);
 
-fn main() {
+#[test]
+fn names_of_the_user_are_the_users() {
     assert_eq!(Box::TYPE, "Box");
+    let methods: Vec<&str> = Box::GRAPH.nodes.iter().map(|node| node.method).collect();
+    assert_eq!(methods, ["call", "action"]);
+    assert_eq!(Box(1).0, 1);
+    let other: milestone_runtime::Definition<Box, u8> = milestone!(call -> action -> r#loop);
+    assert_eq!(other.graph().nodes[2].name, "loop");
 }

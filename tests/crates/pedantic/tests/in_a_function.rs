@@ -1,6 +1,9 @@
+//! Actions and milestones stand wherever items can.
+
 use milestone_runtime::prelude::*;
 
-fn main() {
+#[test]
+fn all_in_one_function() {
     #[action(name = "inner.one")]
     async fn one() -> Result<u8, std::fmt::Error> {
         Ok(1)
