@@ -87,9 +87,7 @@ async fn refund(
     cx: Context,
 ) -> Result<(), ActionError> {
     // An undo has a key of its own; the bank knows the booking by that of the debit.
-    let key = cx.idempotency_key();
-    let debit = key.trim_end_matches("/undo");
-    Ok(bank.cancel(debit, &t.from, -t.amount).await?)
+    Ok(bank.cancel(&cx.key_of("debit"), &t.from, -t.amount).await?)
 }
 
 /// Transfers between two accounts.

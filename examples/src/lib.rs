@@ -8,7 +8,6 @@ pub mod table;
 
 use milestone_runtime::{
     Error, Handle, Milestone, Runtime,
-    core::record::Status,
     store::{Filter, Page},
 };
 
@@ -21,8 +20,7 @@ struct Readme;
 /// # Errors
 /// If the database does not answer.
 pub async fn unfinished<M: Milestone>(runtime: &Runtime) -> Result<Vec<Handle<M::Output>>, Error> {
-    let open = Status::ALL.into_iter().filter(|state| !state.is_terminal());
-    let filter = open.fold(Filter::new().kind(M::TYPE), Filter::state);
+    let filter = Filter::unfinished().kind(M::TYPE);
     let page = Page {
         limit: 10_000,
         ..Page::default()

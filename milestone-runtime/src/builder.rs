@@ -178,7 +178,6 @@ impl RuntimeBuilder {
             registry,
             states: Arc::new(self.states),
             application,
-            knows_the_dead: info.knows_the_dead,
             missed_claims: std::sync::atomic::AtomicU64::new(0),
             config: self.config,
         });
@@ -219,7 +218,7 @@ impl RuntimeBuilder {
 
 fn check_states(registry: &Registry, states: &States) -> Result<(), Error> {
     for method in registry.methods() {
-        for input in method.inputs {
+        for input in method.inputs.unwrap_or_default() {
             if let Input::State { id, name } = input
                 && !states.contains_key(id)
             {

@@ -1,4 +1,43 @@
-//! placeholder
+//! Durable work on MongoDB, or on a SQLite file: async functions marked as actions, wired into graphs, and run to completion whatever
+//! happens.
+//!
+//! - An **action** is an async function under [`#[action]`](action): what it takes are extractors ([`action`](mod@action)), what it may do
+//!   after a crash is said by its options.
+//! - A **graph** of actions is written with [`#[derive(Milestone)]`](derive@Milestone) or [`milestone!`], and checked by the compiler;
+//!   what is known only at run time is built with [`dynamic::Action`] and [`Method`].
+//! - A **milestone** is one run of a graph, and one document of the database ([`MilestoneRecord`]). [`Milestone::start`] stores it and gives
+//!   a [`Handle`].
+//! - A [`Runtime`] is one worker, or a client: it starts milestones, runs them, and reads them.
+//!
+//! ```
+//! use milestone_runtime::prelude::*;
+//!
+//! #[derive(Serialize, Deserialize, Milestone)]
+//! #[milestone(greet -> count)]
+//! struct Greeting { name: String }
+//!
+//! #[action(idempotent)]
+//! async fn greet(Params(greeting): Params<Greeting>) -> Result<String, ActionError> {
+//!     Ok(format!("hello {}", greeting.name))
+//! }
+//!
+//! #[action(idempotent)]
+//! async fn count(Output(text): Output<greet>) -> Result<usize, ActionError> {
+//!     Ok(text.len())
+//! }
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let runtime = Runtime::builder("memory:").build().await?;
+//! runtime.spawn();
+//! let letters = Greeting { name: "Ada".to_owned() }.start(&runtime).await?.outcome().await?;
+//! assert_eq!(letters, 9);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! An action runs on the tokio runtime in which the [`Runtime`] was built. Calls to the database run on threads of their own, so an action
+//! that blocks its thread loses no lease.
 
 pub mod action;
 mod builder;
@@ -24,10 +63,15 @@ pub use engine::pass::{RunItem, RunReport};
 pub use error::Error;
 pub use handle::{Handle, OutcomeError};
 pub use milestone_core as core;
+pub use milestone_core::{
+    limits::Limits,
+    record::{Attempt, AttemptError, MilestoneId, MilestoneRecord, Status},
+};
 pub use milestone_macros::{Milestone, action};
 pub use registry::Method;
 pub use runtime::{Robot, Runtime};
 pub use start::{Conflict, Start, StartError};
+pub use store::{Filter, Listed, Page};
 
 /// What an application imports: `use milestone_runtime::prelude::*;`.
 pub mod prelude {

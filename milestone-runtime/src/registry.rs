@@ -33,7 +33,8 @@ pub(crate) type Function = Arc<dyn Fn(Call) -> ActionFuture + Send + Sync>;
 pub struct Method {
     pub(crate) name: String,
     pub(crate) options: Options,
-    pub(crate) inputs: &'static [Input],
+    /// What it takes; `None` for one made at run time, which may take anything.
+    pub(crate) inputs: Option<&'static [Input]>,
     pub(crate) function: Function,
     pub(crate) location: &'static Location<'static>,
 }
@@ -60,7 +61,7 @@ impl Method {
         Self {
             name: name.into(),
             options: Options::plain(),
-            inputs: &[],
+            inputs: None,
             function,
             location: Location::caller(),
         }
@@ -93,7 +94,7 @@ impl From<&Registration> for Method {
         Self {
             name: registration.name.to_owned(),
             options: registration.options,
-            inputs: registration.inputs,
+            inputs: Some(registration.inputs),
             function: body::plain(registration.call),
             location: registration.location,
         }

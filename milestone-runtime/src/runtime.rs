@@ -141,11 +141,11 @@ impl Runtime {
         parameters: P,
     ) -> Start<Document> {
         let plan = graph.into().into_plan(|method| {
-            self.inner
-                .shared
-                .registry
-                .get(method)
-                .map(|method| Resolved::from(&method.options))
+            let known = self.inner.shared.registry.get(method);
+            if known.is_none() {
+                tracing::warn!(kind, method, "the method is not registered here: unless its action says otherwise, it runs at most once");
+            }
+            known.map(|method| Resolved::from(&method.options))
         });
         let new = plan
             .map_err(|error| StartError::Invalid(error.into()))

@@ -1,5 +1,7 @@
 //! One attempt of an action, as the report holds it.
 
+use std::time::Duration;
+
 use bson::DateTime;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,18 @@ pub struct Attempt {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<AttemptError>,
+}
+
+impl Attempt {
+    /// How long it took; of an abandoned one, until that was found.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        let millis = self
+            .end_date
+            .timestamp_millis()
+            .saturating_sub(self.begin_date.timestamp_millis());
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
+    }
 }
 
 /// Whether an attempt is to do its action or to undo it.

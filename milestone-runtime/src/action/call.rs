@@ -2,9 +2,10 @@
 
 use std::{any::Any, any::TypeId, collections::HashMap, pin::Pin, sync::Arc};
 
-use bson::Bson;
+use bson::{Bson, Document};
+use serde::de::DeserializeOwned;
 
-use super::{ActionError, Context, Extract, Failure};
+use super::{ActionError, Context, Extract, Failure, extract::decode};
 
 /// What an action's body is to the runtime.
 pub type ActionFuture = Pin<Box<dyn Future<Output = Result<Bson, Failure>> + Send>>;
@@ -22,10 +23,19 @@ pub struct Call {
 pub(crate) struct CallInner {
     /// The parameters of the milestone.
     pub(crate) parameters: Arc<Bson>,
-    /// The outputs that it can see: method and value.
-    pub(crate) outputs: Vec<(String, Bson)>,
+    /// The outputs that it can see.
+    pub(crate) outputs: Vec<Seen>,
     pub(crate) states: Arc<States>,
     pub(crate) context: Context,
+}
+
+/// The output of an action that has run before.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The name of the action in its graph.
+    pub(crate) action: String,
+    pub(crate) method: String,
+    pub(crate) output: Bson,
 }
 
 impl Call {
@@ -55,11 +65,40 @@ impl Call {
 
     /// The output of an action that has run before, by the durable name of its method; `None` if there is not exactly one.
     pub fn output(&self, method: &str) -> Option<&Bson> {
-        let mut found = self.inner.outputs.iter().filter(|(name, _)| name == method);
+        let mut found = self
+            .inner
+            .outputs
+            .iter()
+            .filter(|seen| seen.method == method);
         match (found.next(), found.next()) {
-            (Some((_, output)), None) => Some(output),
+            (Some(seen), None) => Some(&seen.output),
             _ => None,
         }
+    }
+
+    /// The output of the action of that name in the graph, as a type.
+    ///
+    /// # Errors
+    /// A fatal error if it does not run before this action, or its output does not fit the type.
+    #[track_caller]
+    pub fn output_of<T: DeserializeOwned>(&self, action: &str) -> Result<T, ActionError> {
+        match self.inner.outputs.iter().find(|seen| seen.action == action) {
+            Some(seen) => decode(&seen.output, &format!("output of `{action}`")),
+            None => Err(ActionError::fatal(format!(
+                "the output of `{action}` is not there: no action of that name runs before this one"
+            ))),
+        }
+    }
+
+    /// What the action is given, as one document: `{ milestone: <parameters>, <action>: <output>, .. }` with the outputs of all actions
+    /// that ran before it, by their names in the graph. An action of the binary sees those that its arguments ask for.
+    pub fn input(&self) -> Document {
+        let mut input = Document::new();
+        input.insert("milestone", self.parameters().clone());
+        for seen in &self.inner.outputs {
+            input.insert(&seen.action, seen.output.clone());
+        }
+        input
     }
 
     pub(crate) fn state(&self, id: TypeId) -> Option<&Arc<dyn Any + Send + Sync>> {

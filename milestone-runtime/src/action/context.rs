@@ -69,8 +69,14 @@ impl Context {
     pub fn idempotency_key(&self) -> String {
         match self.inner.phase {
             Phase::Undo => format!("{}/{}/undo", self.inner.id, self.inner.action),
-            _ => format!("{}/{}", self.inner.id, self.inner.action),
+            _ => self.key_of(&self.inner.action),
         }
+    }
+
+    /// The idempotency key of another action of the same milestone, by its name in the graph: what an undo needs to find what its action
+    /// did.
+    pub fn key_of(&self, action: &str) -> String {
+        format!("{}/{action}", self.inner.id)
     }
 
     /// Whether the attempt should stop: its lease is lost, the milestone is cancelled, or the worker shuts down.

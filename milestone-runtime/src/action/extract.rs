@@ -53,7 +53,7 @@ where
                 A::NAME
             ))
         })?;
-        decode(output, A::NAME).map(Self)
+        decode(output, &format!("output of `{}`", A::NAME)).map(Self)
     }
 }
 
@@ -66,7 +66,7 @@ where
 
     fn extract(call: &Call) -> Result<Self, ActionError> {
         call.output(A::NAME)
-            .map(|output| decode(output, A::NAME).map(Output))
+            .map(|output| decode(output, &format!("output of `{}`", A::NAME)).map(Output))
             .transpose()
     }
 }
@@ -116,7 +116,8 @@ impl Extract for Context {
     }
 }
 
-fn decode<T: DeserializeOwned>(value: &Bson, what: &str) -> Result<T, ActionError> {
+#[track_caller]
+pub(super) fn decode<T: DeserializeOwned>(value: &Bson, what: &str) -> Result<T, ActionError> {
     bson::deserialize_from_bson(value.clone()).map_err(|error| {
         ActionError::fatal(format!(
             "the stored {what} does not fit `{}`: {error}",

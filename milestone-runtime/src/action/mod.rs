@@ -10,7 +10,7 @@ mod stack;
 use std::panic::Location;
 
 pub use call::{ActionFuture, Call};
-pub(crate) use call::{CallInner, States};
+pub(crate) use call::{CallInner, Seen, States};
 pub use context::Context;
 pub(crate) use context::ContextInner;
 pub use error::{ActionError, OrFail};

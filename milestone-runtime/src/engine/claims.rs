@@ -71,11 +71,7 @@ impl Engine {
             .takes_expired_from
             .is_none_or(|from| from <= Instant::now());
         // The margin is for the time that a renewal of the owner may be on its way.
-        let margin = if self.shared.knows_the_dead {
-            Duration::ZERO
-        } else {
-            config.lease / 20
-        };
+        let margin = config.lease / 20;
         let mut queues: Vec<String> = self.shared.registry.queues().into_iter().collect();
         if !queues.iter().any(|queue| queue == DEFAULT_QUEUE) {
             queues.push(DEFAULT_QUEUE.to_owned());

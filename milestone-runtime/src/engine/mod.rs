@@ -51,7 +51,6 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     /// Where actions run.
     pub(crate) application: Handle,
-    pub(crate) knows_the_dead: bool,
     /// Milestones that were seen as due but taken by another worker in between.
     pub(crate) missed_claims: AtomicU64,
 }
@@ -116,15 +115,11 @@ impl Engine {
         inbox: mpsc::UnboundedReceiver<Message>,
     ) -> Self {
         let now = Instant::now();
-        // Leases of others that look expired after a start may only look so after an outage: their owners get one lease to renew.
-        let wait = if shared.knows_the_dead {
-            Duration::ZERO
-        } else {
-            shared.config.lease
-        };
+        // Leases of others that look expired after a start may only look so after an outage: their owners get one lease to renew. A store
+        // that knows the dead hands out what was theirs all the same.
         Self {
             places: Places::new(shared.config.concurrency),
-            takes_expired_from: Some(now + wait),
+            takes_expired_from: Some(now + shared.config.lease),
             renew_at: now + shared.config.lease / 3,
             time_at: now + TIME_EVERY,
             shared,
@@ -351,9 +346,7 @@ impl Engine {
         if self.outage {
             self.outage = false;
             tracing::info!(worker = %self.shared.worker, "the database answers again");
-            if !self.shared.knows_the_dead {
-                self.takes_expired_from = Some(Instant::now() + self.shared.config.lease);
-            }
+            self.takes_expired_from = Some(Instant::now() + self.shared.config.lease);
             self.poll_at = Instant::now();
             self.renew_at = Instant::now();
         }

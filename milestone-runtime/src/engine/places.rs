@@ -8,6 +8,7 @@ use std::{
 
 use bson::{Bson, DateTime};
 use milestone_core::{
+    graph::Input,
     limits::LimitError,
     machine::{Event, Failed, Task, due_tasks},
     patch::size_of_value,
@@ -16,7 +17,7 @@ use milestone_core::{
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{Engine, attempt_number, body, held::Held, message::Message, method_of};
-use crate::action::{Call, CallInner, Context, ContextInner, Failure};
+use crate::action::{Call, CallInner, Context, ContextInner, Failure, Seen};
 
 /// How long a body that was asked to stop may go on before it is dropped at its next await.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -240,7 +241,7 @@ impl Engine {
         self.places.serial += 1;
         let serial = self.places.serial;
         let (cancel, cancelled) = watch::channel(false);
-        let call = call_of(held, task, number, &self.shared, cancelled);
+        let call = call_of(held, task, number, method.inputs, &self.shared, cancelled);
         held.bodies.insert(task, serial);
         let body = body::run(serial, method.function, call, self.tell.clone());
         let abort = self.shared.application.spawn(body).abort_handle();
@@ -313,6 +314,8 @@ impl Engine {
             humantime::format_duration(timeout)
         );
         self.cut_off(serial, AttemptKind::Timeout, "Timeout", message);
+        // A timeout is a promise: it ends at its next await, as with `tokio::time::timeout`.
+        self.places.abort(serial);
     }
 
     /// Its milestone is being undone, and it has not ended within the grace period.
@@ -417,21 +420,32 @@ fn call_of(
     held: &Held,
     task: Task,
     number: i64,
+    inputs: Option<&[Input]>,
     shared: &super::Shared,
     cancelled: watch::Receiver<bool>,
 ) -> Call {
     let record = &held.record;
     let before = record.ancestors(task.action);
     let undoing = task == Task::to_undo(task.action);
-    let outputs = record
-        .actions
-        .iter()
-        .enumerate()
-        .filter_map(|(index, action)| {
-            let visible = before[index] || (undoing && index == task.action);
-            let output = action.output.as_ref().filter(|_| visible)?;
-            Some((action.method.clone()?, output.clone()))
-        });
+    // Only what is asked for is copied, so that a step costs the same however many came before it.
+    let is_wanted = |method: &str| {
+        inputs.is_none_or(|inputs| {
+            inputs.iter().any(|input| {
+                matches!(input, Input::Output { method: wanted } | Input::MaybeOutput { method: wanted } if *wanted == method)
+            })
+        })
+    };
+    let actions = record.actions.iter().enumerate();
+    let outputs = actions.filter_map(|(index, action)| {
+        let visible = before[index] || (undoing && index == task.action);
+        let output = action.output.as_ref().filter(|_| visible)?;
+        let method = action.method.clone().filter(|method| is_wanted(method))?;
+        Some(Seen {
+            action: action.name.clone(),
+            method,
+            output: output.clone(),
+        })
+    });
     let outputs = outputs.collect();
     let context = Context::new(ContextInner {
         id: record.id.clone(),

@@ -52,7 +52,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn send(&self, id: MilestoneId, command: Command) -> StoreFuture<'_, Sent>;
 
     /// Reads milestones, with majority where there is one. Those that do not exist are left out.
-    fn get(&self, ids: Vec<MilestoneId>) -> StoreFuture<'_, Vec<Result<MilestoneRecord, Unreadable>>>;
+    fn get(
+        &self,
+        ids: Vec<MilestoneId>,
+    ) -> StoreFuture<'_, Vec<Result<MilestoneRecord, Unreadable>>>;
 
     /// Reads milestones page by page, by `_id`, the highest first.
     fn list(&self, filter: Filter, page: Page) -> StoreFuture<'_, Listed>;
@@ -88,14 +91,15 @@ pub struct ServerInfo {
     pub description: String,
     /// Its time.
     pub now: DateTime,
-    /// Whether a lease whose owner is dead ends at once, since the store can tell who lives.
-    pub knows_the_dead: bool,
 }
 
 impl ServerInfo {
     /// What is known of a server.
     pub fn new(description: impl Into<String>, now: DateTime) -> Self {
-        Self { description: description.into(), now, knows_the_dead: false }
+        Self {
+            description: description.into(),
+            now,
+        }
     }
 }
 
@@ -240,6 +244,15 @@ impl Filter {
         self
     }
 
+    /// Those that have not ended.
+    pub fn unfinished() -> Self {
+        let states = Status::ALL.into_iter().filter(|state| !state.is_terminal());
+        Self {
+            states: states.collect(),
+            ..Self::default()
+        }
+    }
+
     /// With this label.
     #[must_use]
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
@@ -259,7 +272,10 @@ pub struct Page {
 
 impl Default for Page {
     fn default() -> Self {
-        Self { after: None, limit: 100 }
+        Self {
+            after: None,
+            limit: 100,
+        }
     }
 }
 

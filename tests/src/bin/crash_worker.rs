@@ -72,9 +72,7 @@ async fn refund(
     bank: State<Bank>,
     cx: Context,
 ) -> Result<(), ActionError> {
-    let key = cx.idempotency_key();
-    let debit = key.trim_end_matches("/undo");
-    Ok(bank.cancel(debit, &t.from, -t.amount).await?)
+    Ok(bank.cancel(&cx.key_of("debit"), &t.from, -t.amount).await?)
 }
 
 #[action(idempotent)]

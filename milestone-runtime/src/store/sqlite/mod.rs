@@ -84,12 +84,8 @@ impl Store for SqliteStore {
         Box::pin(async move {
             opened.await?;
             let version = rusqlite::version();
-            let mut info = ServerInfo::new(
-                format!("SQLite {version}, {}", self.database.place),
-                clock::now(),
-            );
-            info.knows_the_dead = true;
-            Ok(info)
+            let description = format!("SQLite {version}, {}", self.database.place);
+            Ok(ServerInfo::new(description, clock::now()))
         })
     }
 
