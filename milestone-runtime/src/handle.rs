@@ -8,7 +8,7 @@ use crate::{error::Error, runtime::Runtime, store::StoreError};
 
 /// A started milestone, by which it is asked for its state and its outcome.
 pub struct Handle<O> {
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     id: MilestoneId,
     decode: fn(&MilestoneRecord) -> Result<O, String>,
 }

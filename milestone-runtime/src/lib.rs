@@ -41,6 +41,7 @@
 
 pub mod action;
 mod builder;
+mod command;
 mod config;
 mod definition;
 pub mod dynamic;
@@ -58,6 +59,7 @@ pub mod testing;
 mod uri;
 
 pub use builder::RuntimeBuilder;
+pub use command::CommandError;
 pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration};
 pub use engine::pass::{RunItem, RunReport};
 pub use error::Error;

@@ -31,7 +31,7 @@ use crate::{
 /// it runs is dropped, and another worker takes over when the leases end. [`Runtime::shutdown`] ends it in order.
 #[derive(Clone)]
 pub struct Runtime {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
@@ -298,7 +298,7 @@ impl Runtime {
         self.inner.shared.missed_claims.load(Ordering::Relaxed)
     }
 
-    async fn call<T, F, C>(&self, call: C) -> Result<T, Error>
+    pub(crate) async fn call<T, F, C>(&self, call: C) -> Result<T, Error>
     where
         C: FnOnce(Arc<dyn crate::store::Store>) -> F,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,

@@ -335,6 +335,15 @@ impl Engine {
         self.plan_anew(id, record, changes, true);
     }
 
+    /// A command was sent from this process: a held milestone is read at once, another may be due now.
+    pub(super) fn mail(&mut self, id: &MilestoneId) {
+        if self.held.get(id).is_some_and(|held| !held.is_closing()) {
+            self.fetch(id, false);
+        } else {
+            self.hint();
+        }
+    }
+
     /// Puts new commands into a held milestone and carries them out.
     fn deliver(&mut self, id: &MilestoneId, record: MilestoneRecord) {
         let Some(held) = self.held.get_mut(id) else {

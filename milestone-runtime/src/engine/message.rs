@@ -82,6 +82,8 @@ pub(crate) enum Message {
     Wake { id: MilestoneId },
     /// Methods were registered, which held milestones may wait for.
     Registered,
+    /// A command was sent to a milestone, which may be held here.
+    Mail { id: MilestoneId },
     /// Something may be due, or may have ended.
     Hint,
     /// The runtime is gone.

@@ -203,6 +203,7 @@ impl Engine {
             Message::Time { round_trip, now } => self.shared.clock.set(now, round_trip),
             Message::Wake { id } => self.plan(&id),
             Message::Registered => self.registered(),
+            Message::Mail { id } => self.mail(&id),
             Message::Hint => self.hint(),
             Message::Close => self.closed = true,
         }
