@@ -117,7 +117,7 @@ async fn main() -> anyhow::Result<()> {
     println!("{}", runtime.server());
 
     let before = bank.balances().await?;
-    let mut transfers = unfinished::<Transfer>(&runtime).await?;
+    let mut transfers = unfinished::<Transfer, _>(&runtime).await?;
     let left = transfers.len();
     if left > 0 {
         println!("finishing what an earlier run left: {left}");

@@ -6,8 +6,10 @@ pub mod bank;
 pub mod kill;
 pub mod table;
 
+use serde::de::DeserializeOwned;
+
 use milestone_runtime::{
-    Error, Handle, Milestone, Runtime,
+    Error, Handle, Milestone, Runtime, Yields,
     store::{Filter, Page},
 };
 
@@ -19,7 +21,11 @@ struct Readme;
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn unfinished<M: Milestone>(runtime: &Runtime) -> Result<Vec<Handle<M::Output>>, Error> {
+pub async fn unfinished<M, O>(runtime: &Runtime) -> Result<Vec<Handle<O>>, Error>
+where
+    M: Milestone + Yields<O>,
+    O: DeserializeOwned,
+{
     let filter = Filter::unfinished().kind(M::TYPE);
     let page = Page {
         limit: 10_000,
@@ -28,6 +34,6 @@ pub async fn unfinished<M: Milestone>(runtime: &Runtime) -> Result<Vec<Handle<M:
     let found = runtime.list(filter, page).await?.records;
     let handles = found
         .into_iter()
-        .map(|record| runtime.handle::<M>(record.id));
+        .map(|record| M::handle(runtime, record.id));
     Ok(handles.collect())
 }

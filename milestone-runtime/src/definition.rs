@@ -2,11 +2,12 @@
 
 use std::{any::type_name, marker::PhantomData, panic::Location};
 
-use milestone_core::graph;
+use milestone_core::{graph, record::MilestoneId};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     action::{Accepts, Action, Registration},
+    handle::Handle,
     runtime::Runtime,
     start::Start,
 };
@@ -39,19 +40,50 @@ pub trait Milestone: Serialize + DeserializeOwned + Send + 'static {
     const TYPE: &'static str;
     /// The graph.
     const GRAPH: &'static Graph;
-    /// What the last action gives; of several last ones a tuple, in their order in the graph.
-    type Output: DeserializeOwned;
 
     /// Starts a milestone: awaited, it is stored, and will run whatever happens then. [`Start::id`] makes the start idempotent.
-    fn start(self, runtime: &Runtime) -> Start<Self::Output> {
+    fn start<O>(self, runtime: &Runtime) -> Start<O>
+    where
+        Self: Yields<O>,
+        O: DeserializeOwned,
+    {
         runtime.start_graph(Self::TYPE, Self::GRAPH, &self)
     }
 
     /// Starts a milestone with an id of the caller's, which is its idempotency key, see [`Start::id`].
-    fn start_with_id(self, runtime: &Runtime, id: impl Into<String>) -> Start<Self::Output> {
+    fn start_with_id<O>(self, runtime: &Runtime, id: impl Into<String>) -> Start<O>
+    where
+        Self: Yields<O>,
+        O: DeserializeOwned,
+    {
         self.start(runtime).id(id)
     }
+
+    /// The handle of a milestone of this type that was started before, here or elsewhere. Whether it exists is seen when it is asked
+    /// something.
+    fn handle<O>(runtime: &Runtime, id: impl Into<MilestoneId>) -> Handle<O>
+    where
+        Self: Yields<O>,
+        O: DeserializeOwned,
+    {
+        runtime.handle_of(id.into())
+    }
 }
+
+/// Says what the outcome of a milestone type is: what its last action gives; of several last ones a tuple, in their order in the graph.
+/// `#[derive(Milestone)]` implements it, once for each type.
+///
+/// It stands beside [`Milestone`], not in it, so that a public type may have actions that are not.
+pub trait Yields<O> {}
+
+/// The outcome of a graph, for generated code.
+pub trait Outcome {
+    /// What the last action gives; of several last ones a tuple.
+    type Output: DeserializeOwned;
+}
+
+/// Short for the output of an [`Outcome`].
+pub type OutcomeOf<T> = <T as Outcome>::Output;
 
 /// A milestone type as a runtime knows it.
 #[derive(Clone, Copy, Debug)]

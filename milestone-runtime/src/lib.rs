@@ -1,7 +1,7 @@
 //! Durable work on MongoDB, or on a SQLite file: async functions marked as actions, wired into graphs, and run to completion whatever
 //! happens.
 //!
-//! - An **action** is an async function under [`#[action]`](action): what it takes are extractors ([`action`](mod@action)), what it may do
+//! - An **action** is an async function under [`#[action]`](macro@action): what it takes are extractors ([`action`](mod@action)), what it may do
 //!   after a crash is said by its options.
 //! - A **graph** of actions is written with [`#[derive(Milestone)]`](derive@Milestone) or [`milestone!`], and checked by the compiler;
 //!   what is known only at run time is built with [`dynamic::Action`] and [`Method`].
@@ -60,7 +60,7 @@ mod uri;
 
 pub use builder::RuntimeBuilder;
 pub use command::CommandError;
-pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration};
+pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration, Yields};
 pub use engine::pass::{RunItem, RunReport};
 pub use error::Error;
 pub use handle::{Handle, OutcomeError};
@@ -100,7 +100,7 @@ pub mod __private {
         Returned,
     };
     pub use crate::definition::{
-        Definition, Graph, Milestone, OutputOf, TypeRegistration, check, check_undo, name_of, node,
-        takes,
+        Definition, Graph, Milestone, Outcome, OutcomeOf, OutputOf, TypeRegistration, Yields,
+        check, check_undo, name_of, node, takes,
     };
 }

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     builder::RuntimeBuilder,
-    definition::{Definition, Graph, Milestone},
+    definition::{Definition, Graph, Milestone, Yields},
     dynamic::Action,
     engine::{Shared, message::Message, pass::RunReport},
     error::Error,
@@ -119,12 +119,13 @@ impl Runtime {
     }
 
     /// Starts many milestones of one type, in as few writes as possible. Each has a result of its own, in order.
-    pub async fn start_many<M: Milestone>(
+    pub async fn start_many<M, O>(
         &self,
         milestones: impl IntoIterator<Item = M>,
-    ) -> Vec<Result<Handle<M::Output>, StartError>>
+    ) -> Vec<Result<Handle<O>, StartError>>
     where
-        M::Output: Send,
+        M: Milestone + Yields<O>,
+        O: DeserializeOwned + Send + 'static,
     {
         let starts: Vec<_> = milestones
             .into_iter()
@@ -204,10 +205,8 @@ impl Runtime {
         }
     }
 
-    /// The handle of a milestone that was started before, here or elsewhere, typed by its type. Whether it exists is seen when it is
-    /// asked something.
-    pub fn handle<M: Milestone>(&self, id: impl Into<MilestoneId>) -> Handle<M::Output> {
-        Handle::new(self.clone(), id.into(), decode_ends)
+    pub(crate) fn handle_of<O: DeserializeOwned>(&self, id: MilestoneId) -> Handle<O> {
+        Handle::new(self.clone(), id, decode_ends)
     }
 
     /// Reads a milestone; `None` if there is none of that id.

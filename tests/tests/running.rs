@@ -168,7 +168,7 @@ async fn s07_bank_transfer_with_the_macros(place: Place) {
     assert_eq!(balance, 1100);
     assert_eq!(key, format!("{}/credit", handle.id()));
 
-    let again = runtime.handle::<Transfer>(handle.id().clone());
+    let again = Transfer::handle(&runtime, handle.id().clone());
     assert_eq!(again.outcome().await.unwrap(), (balance, key));
     assert_eq!(again.status().await.unwrap(), Status::Completed);
 

@@ -5,8 +5,12 @@
 //!     impl _milestone::Milestone for Transfer {
 //!         const TYPE: &'static str = "Transfer";
 //!         const GRAPH: &'static _milestone::Graph = &_milestone::Graph { nodes: &[..], edges: &[(0, 1)] };
+//!     }
+//!     enum Outcome {}
+//!     impl _milestone::Outcome for Outcome {
 //!         type Output = _milestone::OutputOf<credit>;
 //!     }
+//!     impl _milestone::Yields<_milestone::OutcomeOf<Outcome>> for Transfer {}
 //!     const _: () = _milestone::check::<debit, Transfer>(0);
 //!     const _: () = _milestone::check::<credit, Transfer>(1);
 //!     _milestone::inventory::submit!(_milestone::TypeRegistration::of::<Transfer>());
@@ -62,12 +66,14 @@ fn milestone(input: &DeriveInput) -> TokenStream {
     let use_runtime = names::use_runtime(krate.as_ref());
     let table = table::graph(&model);
     let outcome = table::outcome(&model);
-    // A last action that is less public than the type is an error at these tokens: it belongs to that action.
+    // An outcome that cannot be read back is an error at this token: it belongs to that action.
     let at = model
         .ends()
         .first()
         .map_or(ident.span(), |end| model.nodes[*end].ident.span());
+    // In an associated type, a name that does not exist is the same error as in the table, and is shown once.
     let output = quote_spanned!(generated_at(at)=> type Output = #outcome;);
+    let yields = quote_spanned!(generated_at(at)=> impl _milestone::Yields<_milestone::OutcomeOf<Outcome>> for #ident {});
     let checks = table::each(&model, |node, index, at| {
         let path = &node.path;
         let check = quote_spanned!(at=> _milestone::check::<#path, #ident>(#index));
@@ -82,8 +88,12 @@ fn milestone(input: &DeriveInput) -> TokenStream {
             impl _milestone::Milestone for #ident {
                 const TYPE: &'static str = #name;
                 const GRAPH: &'static _milestone::Graph = &#table;
+            }
+            enum Outcome {}
+            impl _milestone::Outcome for Outcome {
                 #output
             }
+            #yields
             #checks
             _milestone::inventory::submit!(_milestone::TypeRegistration::of::<#ident>());
         };

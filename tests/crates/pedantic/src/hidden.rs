@@ -14,6 +14,24 @@ pub(crate) async fn semi(Output(()): Output<private>) -> Result<u8, ActionError>
     Err("not today").or_fail()
 }
 
+/// A public milestone whose actions are nobody else's.
+#[derive(Serialize, Deserialize, Milestone)]
+#[milestone(weigh -> (stamp, load))]
+pub struct Parcel;
+
+#[action]
+async fn weigh(_: Params<Parcel>) -> Result<u32, ActionError> {
+    Ok(7)
+}
+
+#[action]
+async fn stamp(Output(grams): Output<weigh>) -> Result<u32, ActionError> {
+    Ok(grams)
+}
+
+#[action]
+async fn load() {}
+
 /// How many actions a graph has whose actions are in a function.
 #[must_use]
 pub fn visible() -> usize {

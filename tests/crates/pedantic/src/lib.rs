@@ -18,5 +18,5 @@ pub mod transfer;
 mod hidden;
 mod strict;
 
-pub use hidden::visible;
+pub use hidden::{Parcel, visible};
 pub use strict::tick;

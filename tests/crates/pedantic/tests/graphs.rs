@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use milestone_runtime::{Graph, Milestone, action::Action, core::graph::Plan, core::options::Mode};
 use milestone_tests_pedantic::{
+    Parcel,
     bank::{self, debit},
     transfer::{Evening, Transfer, any, plain},
     visible,
@@ -82,4 +83,16 @@ fn options_are_what_was_written() {
     assert_eq!(bank::notify::OPTIONS.mode, Mode::Plain);
     assert_eq!(bank::notify::OPTIONS.retry, None);
     assert_eq!(<bank::r#move as Action>::NAME, "move");
+}
+
+/// A public type may have actions that are not: its outcome is named beside it.
+#[test]
+fn a_public_milestone_of_private_actions() {
+    fn yields<M: milestone_runtime::Yields<(u32, ())>>() -> usize
+    where
+        M: Milestone,
+    {
+        M::GRAPH.nodes.len()
+    }
+    assert_eq!(yields::<Parcel>(), 3);
 }
