@@ -88,10 +88,7 @@ fn options_are_what_was_written() {
 /// A public type may have actions that are not: its outcome is named beside it.
 #[test]
 fn a_public_milestone_of_private_actions() {
-    fn yields<M: milestone_runtime::Yields<(u32, ())>>() -> usize
-    where
-        M: Milestone,
-    {
+    fn yields<M: Milestone + milestone_runtime::Yields<(u32, ())>>() -> usize {
         M::GRAPH.nodes.len()
     }
     assert_eq!(yields::<Parcel>(), 3);
