@@ -2,7 +2,7 @@
 
 use std::{
     any::{Any, TypeId},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -31,6 +31,7 @@ pub struct RuntimeBuilder {
     collection: String,
     config: Config,
     states: States,
+    state_twice: Option<&'static str>,
     actions: Option<Vec<String>>,
     methods: Vec<Method>,
 }
@@ -46,6 +47,7 @@ impl RuntimeBuilder {
             collection: "_milestones_".to_owned(),
             config: Config::new(),
             states: States::default(),
+            state_twice: None,
             actions: None,
             methods: Vec::new(),
         }
@@ -93,13 +95,14 @@ impl RuntimeBuilder {
         self
     }
 
-    /// How long the attempt of a plain action may still take effect after its worker was lost: nothing is undone before. Default 30 s.
+    /// How long the attempt of a plain action may still take effect after it was cut off: it is not undone before. Default: the action's
+    /// timeout plus the grace period, at least 30 s.
     pub fn settle(mut self, settle: Duration) -> Self {
-        self.config.settle = settle;
+        self.config.settle = Some(settle);
         self
     }
 
-    /// How long a start keeps trying while the database is away. Default 30 s.
+    /// How long a start waits while the database is away, before it gives up as `Unknown` or `NotStored`. Default 30 s.
     pub fn start_timeout(mut self, timeout: Duration) -> Self {
         self.config.start_timeout = timeout;
         self
@@ -113,7 +116,13 @@ impl RuntimeBuilder {
 
     /// A value that actions take as `State<T>`: a database handle, a client, settings. One of each type.
     pub fn state<T: Any + Send + Sync>(mut self, state: T) -> Self {
-        self.states.insert(TypeId::of::<T>(), Arc::new(state));
+        if self
+            .states
+            .insert(TypeId::of::<T>(), Arc::new(state))
+            .is_some()
+        {
+            self.state_twice = Some(std::any::type_name::<T>());
+        }
         self
     }
 
@@ -143,6 +152,9 @@ impl RuntimeBuilder {
     /// reached (within the URI's own timeout) or used.
     pub async fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
+        if let Some(state) = self.state_twice {
+            return Err(Error::StateTwice { state });
+        }
         let registry = self.registry()?;
         if !self.config.client {
             check_states(&registry, &self.states)?;
@@ -198,6 +210,8 @@ impl RuntimeBuilder {
             tell,
             executor,
             server: info.description,
+            works: AtomicBool::new(false),
+            warned: AtomicBool::new(false),
         }))
     }
 

@@ -45,7 +45,7 @@ pub enum CommandError {
         reason: String,
     },
     /// There is no such milestone, or no longer.
-    #[error("the milestone {id} does not exist: it was removed")]
+    #[error("the milestone {id} does not exist, or no longer")]
     Removed {
         /// The milestone.
         id: MilestoneId,

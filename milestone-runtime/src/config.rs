@@ -13,7 +13,8 @@ pub(crate) struct Config {
     pub(crate) poll: Duration,
     pub(crate) concurrency: usize,
     pub(crate) grace: Duration,
-    pub(crate) settle: Duration,
+    /// `None`: by the action's timeout, see [`Config::settle`].
+    pub(crate) settle: Option<Duration>,
     pub(crate) start_timeout: Duration,
     pub(crate) limits: Limits,
     /// Nothing runs here: milestones are started and read only.
@@ -28,11 +29,18 @@ impl Config {
             poll: Duration::from_secs(1),
             concurrency: 100,
             grace: Duration::from_secs(30),
-            settle: Duration::from_secs(30),
+            settle: None,
             start_timeout: Duration::from_secs(30),
             limits: Limits::new(),
             client: false,
         }
+    }
+
+    /// How long an attempt that was cut off may still take effect.
+    pub(crate) fn settle(&self, timeout: Option<Duration>) -> Duration {
+        let by_timeout = timeout.map_or(Duration::ZERO, |timeout| timeout + self.grace);
+        self.settle
+            .unwrap_or(by_timeout.max(Duration::from_secs(30)))
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {

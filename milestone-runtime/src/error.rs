@@ -30,6 +30,14 @@ pub enum Error {
         /// The type of the state.
         state: &'static str,
     },
+    /// The builder was given two values of one type.
+    #[error(
+        "the builder was given two states of the type `{state}`: actions could not tell them apart, so give one of them a type of its own"
+    )]
+    StateTwice {
+        /// The type of the states.
+        state: &'static str,
+    },
     /// The builder names an action that the binary does not have.
     #[error("there is no action `{name}` in this binary: it has {known}")]
     UnknownAction {
@@ -73,6 +81,7 @@ impl Error {
         match self {
             Self::TwoActions { .. } => "two_actions",
             Self::MissingState { .. } => "missing_state",
+            Self::StateTwice { .. } => "state_twice",
             Self::UnknownAction { .. } => "unknown_action",
             Self::Setting { .. } => "setting",
             Self::NoExecutor => "no_executor",

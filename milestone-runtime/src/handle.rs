@@ -173,7 +173,7 @@ pub enum OutcomeError {
         id: MilestoneId,
     },
     /// There is no such milestone, or no longer.
-    #[error("the milestone {id} does not exist: it was removed")]
+    #[error("the milestone {id} does not exist, or no longer")]
     Removed {
         /// The milestone.
         id: MilestoneId,

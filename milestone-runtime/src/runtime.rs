@@ -1,7 +1,10 @@
 //! A runtime: where milestones are started, run and read.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -40,6 +43,10 @@ pub(crate) struct Inner {
     pub(crate) executor: Arc<Executor>,
     /// What the database server is, for people.
     pub(crate) server: String,
+    /// Whether it was ever told to work.
+    pub(crate) works: AtomicBool,
+    /// Whether somebody was told that it does not.
+    pub(crate) warned: AtomicBool,
 }
 
 impl Drop for Inner {
@@ -84,6 +91,7 @@ impl Runtime {
     pub fn spawn(&self) -> Robot {
         // The engine lives as long as this runtime does.
         let _ = self.inner.tell.send(Message::Serve);
+        self.inner.works.store(true, Ordering::Relaxed);
         Robot {
             runtime: self.clone(),
         }
@@ -142,11 +150,8 @@ impl Runtime {
         parameters: P,
     ) -> Start<Document> {
         let plan = graph.into().into_plan(|method| {
-            let known = self.inner.shared.registry.get(method);
-            if known.is_none() {
-                tracing::warn!(kind, method, "the method is not registered here: unless its action says otherwise, it runs at most once");
-            }
-            known.map(|method| Resolved::from(&method.options))
+            let known = self.inner.shared.registry.get(method)?;
+            Some(Resolved::from(&known.options))
         });
         let new = plan
             .map_err(|error| StartError::Invalid(error.into()))
@@ -176,19 +181,60 @@ impl Runtime {
 
     pub(crate) async fn store_new(&self, new: NewMilestone) -> Result<(), StartError> {
         let shared = &self.inner.shared;
+        if !shared.config.client {
+            self.warn_of_unknown_methods(&new);
+        }
+        let id = new.id.clone();
         let record = MilestoneRecord::new(new, shared.clock.now(), &shared.config.limits)?;
         let (reply, answer) = oneshot::channel();
+        let record = Box::new(record);
         self.inner
             .tell
-            .send(Message::Start {
-                record: Box::new(record),
-                reply,
-            })
+            .send(Message::Start { record, reply })
             .map_err(|_| StartError::Closed)?;
-        answer.await.map_err(|_| StartError::Closed)?
+        // One try of the driver may take longer than a start may. The engine gives up by itself between two tries, and can then tell more, so
+        // it has a little longer. The timer runs on the private executor: the application's may have none.
+        let timeout = shared.config.start_timeout;
+        let timer = self.inner.executor.handle().spawn(tokio::time::sleep(
+            timeout + timeout / 4 + Duration::from_millis(100),
+        ));
+        tokio::select! {
+            biased;
+            answer = answer => answer.map_err(|_| StartError::Closed)?,
+            _ = timer => {
+                let reason = format!("the database did not answer within {}", humantime::format_duration(timeout));
+                Err(StartError::Unknown { id, error: Arc::new(StoreError::Other(reason)) })
+            }
+        }
+    }
+
+    /// What nobody can run waits for ever, and says so only in its document.
+    fn warn_of_unknown_methods(&self, new: &NewMilestone) {
+        let methods = new
+            .plan
+            .actions()
+            .iter()
+            .filter_map(|action| action.method.as_deref());
+        for method in methods.filter(|method| !self.inner.shared.registry.has(method)) {
+            tracing::warn!(
+                kind = new.kind,
+                method,
+                "a milestone is started with an action that this worker does not have: it waits for one that has it \
+                 (an action of a library is there only if something names the crate: `use my_actions as _;`)"
+            );
+        }
     }
 
     pub(crate) async fn wait(&self, id: MilestoneId) -> Result<Arc<MilestoneRecord>, OutcomeError> {
+        let inner = &self.inner;
+        if !inner.shared.config.client
+            && !inner.works.load(Ordering::Relaxed)
+            && !inner.warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                "an outcome is waited for, but this runtime does not work: call `.spawn()`, or build it as `.client()` if others do"
+            );
+        }
         let (reply, answer) = oneshot::channel();
         self.inner
             .tell

@@ -13,6 +13,9 @@ pub(crate) fn store(uri: &str, collection: &str) -> Result<Arc<dyn Store>, Store
     }
     if let Some(path) = uri.strip_prefix("sqlite:") {
         let path = path.strip_prefix("//").unwrap_or(path);
+        if path == ":memory:" {
+            return Err(wrong(uri, "a store in memory is `memory:`"));
+        }
         if path.is_empty() {
             return Err(wrong(uri, "it names no file"));
         }
@@ -62,6 +65,7 @@ mod tests {
             "",
             "bank.db",
             "sqlite:",
+            "sqlite::memory:",
             "memory",
         ] {
             let error = store(uri, "_milestones_")

@@ -1,9 +1,17 @@
 //! The MongoDB server of the tests: a database of its own for every test, and failures on demand.
 
-use std::{env, thread};
+use std::{
+    env,
+    sync::{Arc, LazyLock, Mutex, PoisonError},
+    thread,
+};
 
 use bson::{Document, doc, oid::ObjectId};
 use mongodb::{Client, options::ClientOptions};
+use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+
+/// A server has one fail point of a kind, so tests that need it take turns.
+static FAIL_POINT: LazyLock<Arc<Turn<()>>> = LazyLock::new(Arc::default);
 
 /// The URI of the server.
 ///
@@ -37,6 +45,8 @@ pub async fn is_compatible() -> bool {
 pub struct Scratch {
     name: String,
     client: Client,
+    /// Held from the first failure on, until they end.
+    turn: Mutex<Option<OwnedMutexGuard<()>>>,
 }
 
 impl Scratch {
@@ -50,7 +60,11 @@ impl Scratch {
             .await
             .expect("MILESTONE_TEST_URI is a URI of MongoDB");
         let client = Client::with_options(options).expect("the options of a URI are good");
-        Self { name, client }
+        Self {
+            name,
+            client,
+            turn: Mutex::default(),
+        }
     }
 
     /// Its name. It is also the `appName` of [`Scratch::options`], by which failures find their victim.
@@ -86,6 +100,10 @@ impl Scratch {
     /// If the server knows no fail points; it must be started with `--setParameter enableTestCommands=1`.
     pub async fn fail(&self, times: i32, mut data: Document) {
         data.insert("appName", &self.name);
+        if self.turn().is_none() {
+            let turn = Arc::clone(&FAIL_POINT).lock_owned().await;
+            *self.turn() = Some(turn);
+        }
         self.configure(doc! { "times": times }, data).await;
     }
 
@@ -95,6 +113,11 @@ impl Scratch {
     /// As [`Scratch::fail`].
     pub async fn heal(&self) {
         self.configure("off", doc! {}).await;
+        *self.turn() = None;
+    }
+
+    fn turn(&self) -> std::sync::MutexGuard<'_, Option<OwnedMutexGuard<()>>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn configure(&self, mode: impl Into<bson::Bson>, data: Document) {

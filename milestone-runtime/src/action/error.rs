@@ -25,7 +25,10 @@ impl ActionError {
     pub fn new<E: Into<BoxError>>(error: E) -> Self {
         Self {
             source: error.into(),
-            kind: type_name::<E>(),
+            kind: match type_name::<E>() {
+                "&str" | "alloc::string::String" => "ActionError",
+                name => name,
+            },
             fatal: false,
             retry_after: None,
             location: Location::caller(),
@@ -71,7 +74,7 @@ impl ActionError {
         &self.backtrace
     }
 
-    /// The type that it was made of.
+    /// The type that it was made of; of a text, `ActionError`.
     pub fn type_name(&self) -> &'static str {
         self.kind
     }

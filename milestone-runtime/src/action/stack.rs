@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// What made the backtrace: these frames come first.
-const MAKERS: [&str; 11] = [
+const MAKERS: [&str; 13] = [
     "std::backtrace",
     "backtrace::",
     "milestone_runtime::action::error",
@@ -15,6 +15,8 @@ const MAKERS: [&str; 11] = [
     "begin_panic_handler",
     "std::sys::backtrace",
     "alloc::boxed::Box",
+    "core::convert::",
+    "anyhow::",
 ];
 
 /// The same, where the symbols lack their path, as they do with `debug = "line-tables-only"`.

@@ -157,17 +157,24 @@ impl Engine {
         let now = self.now();
         let limits = self.shared.config.limits;
         let mut events = Vec::new();
-        let runs = held.record.actions.iter().any(|action| {
-            action.running.is_some()
-                || action
-                    .undo
-                    .as_ref()
-                    .is_some_and(|undo| undo.running.is_some())
+        let running = held.record.actions.iter().flat_map(|action| {
+            let undo = action.undo.as_ref().filter(|undo| undo.running.is_some());
+            let method = action.method.as_ref().filter(|_| action.running.is_some());
+            method.into_iter().chain(undo.map(|undo| &undo.method))
         });
-        if runs {
-            events.push(Event::TakenOver {
-                settle: self.shared.config.settle,
-            });
+        let options = |method: &String| {
+            self.shared
+                .registry
+                .get(method)
+                .map(|method| method.options)
+        };
+        // Of attempts whose method this worker does not have, nobody here knows the timeout.
+        let timeouts: Vec<_> = running
+            .map(|method| options(method).and_then(|options| options.timeout))
+            .collect();
+        if let Some(longest) = timeouts.into_iter().max() {
+            let settle = self.shared.config.settle(longest);
+            events.push(Event::TakenOver { settle });
         }
         if !held.record.inbox.is_empty() {
             events.push(Event::Mail);

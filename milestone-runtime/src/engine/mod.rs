@@ -23,7 +23,7 @@ use std::{
 use bson::DateTime;
 use milestone_core::{
     machine::{Event, Task},
-    record::MilestoneId,
+    record::{MilestoneId, Status},
 };
 use tokio::{
     runtime::Handle,
@@ -87,6 +87,10 @@ pub(crate) struct Engine {
     takes_expired_from: Option<Instant>,
     /// Since the last call of the store that failed, until one succeeds.
     outage: bool,
+    /// When the last call of the store succeeded.
+    answered: Instant,
+    /// When the log was last told that one failed.
+    complained: Option<Instant>,
     failures: u32,
     renew_at: Instant,
     renewing: bool,
@@ -141,6 +145,8 @@ impl Engine {
             last_claim: now,
             hinted: false,
             outage: false,
+            answered: now,
+            complained: None,
             failures: 0,
             renewing: false,
             watchers: HashMap::new(),
@@ -246,9 +252,19 @@ impl Engine {
         let Some(held) = self.held.get_mut(id) else {
             return;
         };
+        let before = held.record.state;
         if let Err(error) = held.plan(event, now, &limits) {
             // The document says otherwise: somebody changed it, or the attempt was ended by another way.
             tracing::debug!(milestone = %id, %error, "an event came too late");
+        }
+        let (kind, after) = (&held.record.kind, held.record.state);
+        if after != before
+            && matches!(
+                after,
+                Status::Failed | Status::Undoing | Status::Undone | Status::InDoubt
+            )
+        {
+            tracing::warn!(milestone = %id, kind, "a milestone that was {before} is {after}");
         }
         self.plan(id);
     }
@@ -332,25 +348,37 @@ impl Engine {
     /// A call of the store has failed: until one succeeds, the database is taken to be away.
     fn failed_call(&mut self, what: &str, error: &dyn std::fmt::Display) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        if !self.outage {
-            self.outage = true;
+        self.outage = true;
+        // A database that comes and goes is not to fill the log.
+        if self
+            .complained
+            .is_none_or(|at| at.elapsed() > COMPLAIN_EVERY)
+        {
+            self.complained = Some(Instant::now());
             tracing::warn!(worker = %self.shared.worker, %error, "the database does not answer ({what}); trying again until it does");
         }
         let wait = 0.05 * f64::from(2_u32.saturating_pow(self.failures.min(8)));
         Duration::from_secs_f64(wait.min(2.0) * (0.5 + fastrand::f64() / 2.0))
     }
 
-    /// A call of the store has succeeded. After an outage the leases of others look expired, though their owners live: they get one lease
-    /// to renew them.
+    /// A call of the store has succeeded. After an outage in which leases may have run out the leases of others look expired, though their
+    /// owners live: they get one lease to renew them. A shorter one leaves them time enough, and must not put that off again and again.
     fn successful_call(&mut self) {
+        let away = self.answered.elapsed();
+        self.answered = Instant::now();
         self.failures = 0;
-        if self.outage {
-            self.outage = false;
+        if !self.outage {
+            return;
+        }
+        self.outage = false;
+        let lease = self.shared.config.lease;
+        if away > lease / 2 {
             tracing::info!(worker = %self.shared.worker, "the database answers again");
-            self.takes_expired_from = Some(Instant::now() + self.shared.config.lease);
-            self.poll_at = Instant::now();
+            self.complained = None;
+            self.takes_expired_from = Some(Instant::now() + lease);
             self.renew_at = Instant::now();
         }
+        self.poll_at = self.poll_at.min(Instant::now() + Duration::from_millis(50));
     }
 
     fn read_time(&mut self) {
@@ -374,6 +402,9 @@ impl Engine {
 
 /// How often the server's time is read where no renewal does.
 const TIME_EVERY: Duration = Duration::from_secs(30);
+
+/// How often the log is told that the database does not answer.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// How many messages are handled before anything is sent.
 const MESSAGES_AT_ONCE: usize = 4096;

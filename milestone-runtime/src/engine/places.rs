@@ -383,17 +383,16 @@ impl Engine {
         let Some(held) = self.held.get(id) else {
             return;
         };
-        let options = self
-            .shared
-            .registry
-            .get(&method_of(held, task))
-            .map(|method| method.options);
-        let settle = options
-            .and_then(|options| options.timeout)
-            .unwrap_or_default()
-            + self.shared.config.grace;
+        let method = self.shared.registry.get(&method_of(held, task));
+        let options = method.as_ref().map(|method| method.options);
+        let timeout = options.and_then(|options| options.timeout);
+        let mut error = *failure.error;
+        if error.location.is_none() {
+            // The error does not tell where it comes from; where its action stands is better than nothing.
+            error.location = method.as_ref().map(|method| method.location.to_string());
+        }
         let failed = Failed {
-            error: *failure.error,
+            error,
             kind: failure.kind,
             fatal: failure.fatal,
             retry_after: failure.retry_after,
@@ -401,10 +400,10 @@ impl Engine {
                 .map(|options| options.effective_retry())
                 .unwrap_or_default(),
             jitter: fastrand::f64(),
-            settle: settle.max(self.shared.config.settle),
+            settle: self.shared.config.settle(timeout),
         };
         let action = &held.record.actions[task.action].name;
-        tracing::debug!(milestone = %id, action, number, error = %failed.error.message, "an attempt has failed");
+        tracing::info!(milestone = %id, action, number, error = %failed.error.message, "an attempt has failed");
         self.step(
             id,
             Event::Failed {

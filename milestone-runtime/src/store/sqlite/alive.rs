@@ -21,6 +21,9 @@ const MAX_NAME: usize = 200;
 /// How often a file is tried that somebody else looks at.
 const TRIES: usize = 1_000;
 
+/// What the name of a file ends with that is being made.
+const NEW: &str = "new";
+
 /// The locks that this store holds.
 #[derive(Debug)]
 pub(super) struct Alive {
@@ -68,7 +71,11 @@ impl Alive {
             .folder()
             .and_then(|folder| folder.read_dir().ok());
         for file in files.into_iter().flatten().flatten() {
-            is_free(&file.path());
+            let path = file.path();
+            // One that is being made is not swept away under its maker's hands.
+            if path.extension().is_none_or(|extension| extension != NEW) || is_old(&path) {
+                is_free(&path);
+            }
         }
     }
 }
@@ -84,6 +91,12 @@ impl Drop for Alive {
             let _ = std::fs::remove_dir(folder);
         }
     }
+}
+
+/// Whether nobody has touched the file for a minute.
+fn is_old(path: &Path) -> bool {
+    let modified = path.metadata().and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_mins(1)))
 }
 
 /// Tells whether a worker is dead for sure.
@@ -107,20 +120,20 @@ fn is_free(path: &Path) -> bool {
     true
 }
 
-/// Makes the file and locks it, until what is locked is what stands in the folder.
+/// Locks the worker's file, and makes it if it is not there.
 fn lock(folder: &Path, path: &Path) -> io::Result<File> {
     for _ in 0..TRIES {
-        std::fs::create_dir_all(folder)?;
-        let file = match OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-        {
+        match std::fs::create_dir_all(folder) {
+            // It was there, and somebody has just removed it, since it was empty.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !folder.is_file() => continue,
+            made => made?,
+        }
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
-            // Somebody has just removed the empty folder.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound => match make(path)? {
+                Some(file) => return Ok(file),
+                None => continue,
+            },
             Err(error) => return Err(error),
         };
         match file.try_lock_shared() {
@@ -134,6 +147,42 @@ fn lock(folder: &Path, path: &Path) -> io::Result<File> {
         ErrorKind::TimedOut,
         "somebody else has it locked",
     ))
+}
+
+/// Makes the file, locked: it comes to its place only once it is, so that nobody finds it free. `None`: somebody was faster, or has removed
+/// the folder.
+fn make(path: &Path) -> io::Result<Option<File>> {
+    let new = path.with_extension(format!("{:08x}.{NEW}", fastrand::u32(..)));
+    let file = match OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&new)
+    {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let placed = match file.try_lock_shared() {
+        Ok(()) => match std::fs::hard_link(&new, path) {
+            // A file system without links.
+            Err(error) if error.kind() == ErrorKind::Unsupported => std::fs::rename(&new, path),
+            linked => linked,
+        },
+        Err(TryLockError::WouldBlock) => Err(ErrorKind::AlreadyExists.into()),
+        Err(TryLockError::Error(error)) => Err(error),
+    };
+    // If it cannot be removed, a sweep does it later.
+    let _ = std::fs::remove_file(&new);
+    match placed {
+        Ok(()) => Ok(Some(file)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Whether the open file is the one at the path.
