@@ -42,10 +42,10 @@ impl Seen {
 pub fn claim(record: &mut MilestoneRecord, lease: Lease) -> Patch {
     let mut patch = Patch::default();
     if record.lease.is_some() && attempts_run(record) {
-        record.losses += 1;
+        record.losses = record.losses.saturating_add(1);
         patch.set("losses", record.losses);
     }
-    record.epoch += 1;
+    record.epoch = record.epoch.saturating_add(1);
     patch.set("epoch", record.epoch);
     hold_by(record, lease, &mut patch);
     patch

@@ -194,9 +194,14 @@ impl RuntimeBuilder {
             config: self.config,
         });
         let (tell, inbox) = mpsc::unbounded_channel();
-        executor
-            .handle()
-            .spawn(Engine::new(Arc::clone(&shared), tell.clone(), inbox).run());
+        let engine = Engine::new(Arc::clone(&shared), tell.clone(), inbox);
+        let engine = executor.handle().spawn(engine.run());
+        let worker = shared.worker.clone();
+        executor.handle().spawn(async move {
+            if engine.await.is_err_and(|error| error.is_panic()) {
+                tracing::error!(%worker, "the engine has panicked, which is a bug: this runtime is closed, and others take over when its leases end");
+            }
+        });
         executor
             .handle()
             .spawn(hints(Arc::clone(&shared), tell.clone()));

@@ -6,6 +6,9 @@ use milestone_core::limits::Limits;
 
 use crate::error::Error;
 
+/// The longest time that is waited for anything: clocks do not overflow with it.
+pub(crate) const LONGEST: Duration = Duration::from_hours(365 * 24);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) name: String,
@@ -38,7 +41,8 @@ impl Config {
 
     /// How long an attempt that was cut off may still take effect.
     pub(crate) fn settle(&self, timeout: Option<Duration>) -> Duration {
-        let by_timeout = timeout.map_or(Duration::ZERO, |timeout| timeout + self.grace);
+        let by_timeout =
+            timeout.map_or(Duration::ZERO, |timeout| timeout.min(LONGEST) + self.grace);
         self.settle
             .unwrap_or(by_timeout.max(Duration::from_secs(30)))
     }
@@ -64,6 +68,14 @@ impl Config {
                 format!("{:?}", self.poll),
                 "a poll period is from 1 ms to 1 h; the default is 1 s",
             );
+        }
+        let long = [
+            ("grace", self.grace),
+            ("settle", self.settle.unwrap_or_default()),
+            ("start_timeout", self.start_timeout),
+        ];
+        if let Some((name, value)) = long.into_iter().find(|(_, value)| *value > LONGEST) {
+            return setting(name, format!("{value:?}"), "it is at most 365 days");
         }
         if self.concurrency == 0 || self.concurrency > 100_000 {
             return setting(

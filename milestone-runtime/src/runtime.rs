@@ -18,6 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
+    action::to_value,
     builder::RuntimeBuilder,
     definition::{Definition, Graph, Milestone, Yields},
     dynamic::Action,
@@ -119,6 +120,7 @@ impl Runtime {
 
     /// As [`Runtime::shutdown`], with another grace period.
     pub async fn shutdown_within(&self, grace: Duration) {
+        let grace = grace.min(crate::config::LONGEST);
         let (reply, answer) = oneshot::channel();
         if self.inner.tell.send(Message::Stop { grace, reply }).is_ok() {
             // An engine that is gone has nothing to hand back.
@@ -195,17 +197,23 @@ impl Runtime {
         // One try of the driver may take longer than a start may. The engine gives up by itself between two tries, and can then tell more, so
         // it has a little longer. The timer runs on the private executor: the application's may have none.
         let timeout = shared.config.start_timeout;
-        let timer = self.inner.executor.handle().spawn(tokio::time::sleep(
-            timeout + timeout / 4 + Duration::from_millis(100),
-        ));
-        tokio::select! {
+        let longest = timeout + timeout / 4 + Duration::from_millis(100);
+        let timer = self
+            .inner
+            .executor
+            .handle()
+            .spawn(async move { tokio::time::sleep(longest).await });
+        let over = timer.abort_handle();
+        let result = tokio::select! {
             biased;
-            answer = answer => answer.map_err(|_| StartError::Closed)?,
+            answer = answer => answer.unwrap_or(Err(StartError::Closed)),
             _ = timer => {
                 let reason = format!("the database did not answer within {}", humantime::format_duration(timeout));
                 Err(StartError::Unknown { id, error: Arc::new(StoreError::Other(reason)) })
             }
-        }
+        };
+        over.abort();
+        result
     }
 
     /// What nobody can run waits for ever, and says so only in its document.
@@ -394,7 +402,7 @@ impl<P: Serialize, O: DeserializeOwned> Definition<P, O> {
 }
 
 fn encode_parameters<P: Serialize>(parameters: &P) -> Result<Bson, StartError> {
-    bson::serialize_to_bson(parameters).map_err(|error| StartError::Parameters {
+    to_value(parameters).map_err(|error| StartError::Parameters {
         kind: std::any::type_name::<P>(),
         reason: error.to_string(),
     })

@@ -60,6 +60,7 @@ impl Flaky {
                 return Err(StoreError::Unreachable {
                     server: "nowhere".to_owned(),
                     reason: "the test says so".to_owned(),
+                    sent: false,
                 });
             }
             let reply = call(&*self.inner).await?;

@@ -85,7 +85,7 @@ impl Editor<'_> {
             Phase::Undo => action.undo.as_ref().map_or(0, |undo| undo.attempts),
         };
         let running = Running {
-            number: before + 1,
+            number: before.saturating_add(1),
             begin_date: self.now,
             worker: worker.to_owned(),
             epoch: self.record.epoch,
@@ -184,10 +184,10 @@ impl Editor<'_> {
     fn count_failure(&mut self, task: Task) {
         let action = &self.record.actions[task.action];
         match task.phase {
-            Phase::Do => self.set_failures(task.action, action.failures + 1),
+            Phase::Do => self.set_failures(task.action, action.failures.saturating_add(1)),
             Phase::Undo => {
                 let failures = action.undo.as_ref().map_or(0, |undo| undo.failures);
-                self.set_undo_failures(task.action, failures + 1);
+                self.set_undo_failures(task.action, failures.saturating_add(1));
             }
         }
     }

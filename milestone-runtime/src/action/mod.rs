@@ -21,7 +21,7 @@ pub use milestone_core::{
     retry::RetryPolicy,
 };
 pub use returned::{Failure, IntoFailure, Returned};
-pub(crate) use returned::{boxed_failure, encode};
+pub(crate) use returned::{boxed_failure, encode, to_value};
 pub(crate) use stack::readable;
 
 /// An async function that milestones run. `#[action]` implements it for an empty enum of the function's name.

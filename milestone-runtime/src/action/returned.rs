@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bson::Bson;
+use bson::{Bson, Document};
 use milestone_core::record::{AttemptError, AttemptKind};
 use serde::Serialize;
 
@@ -95,9 +95,21 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFailure for E {
     }
 }
 
+/// A value as it is stored. It goes by its bytes, since bson's other way takes a map such as `{ "$oid": ".." }` for extended JSON and makes
+/// another value of it.
+pub(crate) fn to_value<T: Serialize>(value: &T) -> Result<Bson, bson::error::Error> {
+    #[derive(Serialize)]
+    struct Wrapped<'v, T> {
+        value: &'v T,
+    }
+    let bytes = bson::serialize_to_vec(&Wrapped { value })?;
+    let mut document = Document::from_reader(bytes.as_slice())?;
+    Ok(document.remove("value").unwrap_or(Bson::Null))
+}
+
 /// Makes an output into what is stored.
 pub(crate) fn encode<T: Serialize>(output: &T) -> Result<Bson, Failure> {
-    bson::serialize_to_bson(output).map_err(|error| Failure {
+    to_value(output).map_err(|error| Failure {
         error: Box::new(AttemptError {
             kind: "UnstorableOutput".to_owned(),
             message: format!(

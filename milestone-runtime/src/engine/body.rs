@@ -5,7 +5,10 @@ use std::{
     cell::RefCell,
     panic::{self, AssertUnwindSafe, PanicHookInfo},
     pin::Pin,
-    sync::{Arc, Once},
+    sync::{
+        Arc, Once,
+        atomic::{AtomicU8, Ordering},
+    },
     task::{Context as TaskContext, Poll},
 };
 
@@ -58,18 +61,11 @@ pub(crate) fn install_panic_hook() {
     });
 }
 
-/// Runs a body and tells the engine of its end, also if the task is aborted or its executor shuts down.
-pub(crate) async fn run(
-    serial: u64,
-    function: Function,
-    call: Call,
-    tell: UnboundedSender<Message>,
-) {
-    let mut guard = Guard {
-        serial,
-        tell,
-        result: None,
-    };
+/// Runs a body. Its end is told by the guard, which is made before the body is given to the executor: also if that drops it at once.
+pub(crate) async fn run(mut guard: Guard, function: Function, call: Call) {
+    if !guard.start.begin() {
+        return;
+    }
     guard.result = Some(
         Caught {
             function: Some((function, call)),
@@ -79,10 +75,52 @@ pub(crate) async fn run(
     );
 }
 
-struct Guard {
+/// Whether a body has begun: its executor begins it, or the engine revokes it before; one of them is first.
+#[derive(Debug, Default)]
+pub(crate) struct Start(AtomicU8);
+
+impl Start {
+    const NEW: u8 = 0;
+    const BEGUN: u8 = 1;
+    const REVOKED: u8 = 2;
+
+    fn begin(&self) -> bool {
+        self.turn(Self::BEGUN)
+    }
+
+    /// From now on the body cannot begin. `false`: it has begun.
+    pub(crate) fn revoke(&self) -> bool {
+        self.turn(Self::REVOKED)
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == Self::BEGUN
+    }
+
+    fn turn(&self, into: u8) -> bool {
+        self.0
+            .compare_exchange(Self::NEW, into, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+}
+
+/// Tells the engine of the end of a body, also if the task is aborted or its executor shuts down.
+pub(crate) struct Guard {
     serial: u64,
     tell: UnboundedSender<Message>,
+    start: Arc<Start>,
     result: Option<Result<Bson, Failure>>,
+}
+
+impl Guard {
+    pub(crate) fn new(serial: u64, tell: UnboundedSender<Message>, start: Arc<Start>) -> Self {
+        Self {
+            serial,
+            tell,
+            start,
+            result: None,
+        }
+    }
 }
 
 impl Drop for Guard {
@@ -144,6 +182,8 @@ impl Future for Caught {
                     .map(|text| (*text).to_owned())
                     .or_else(|| payload.downcast_ref::<String>().cloned())
                     .unwrap_or_else(|| "a panic with a value that is no text".to_owned());
+                // The value may panic again as it is dropped.
+                let _ = panic::catch_unwind(AssertUnwindSafe(|| drop(payload)));
                 let (location, backtrace) = noted.map_or((None, None), |noted| {
                     (noted.location, Some(noted.backtrace))
                 });

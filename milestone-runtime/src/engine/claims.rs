@@ -76,6 +76,8 @@ impl Engine {
         if !queues.iter().any(|queue| queue == DEFAULT_QUEUE) {
             queues.push(DEFAULT_QUEUE.to_owned());
         }
+        let mut methods = self.shared.registry.names();
+        methods.retain(|method| !self.is_saturated(method));
         let request = ClaimRequest {
             owner: self.shared.worker.clone(),
             token: random_token(),
@@ -83,9 +85,9 @@ impl Engine {
             now: pass.map_or(now, |pass| pass.cutoff),
             until: self.shared.clock.in_future(config.lease),
             queues,
-            methods: self.shared.registry.names(),
+            methods,
             expired_before: expired.then(|| before(now, margin)),
-            except: self.unreadable.iter().cloned().collect(),
+            except: self.except.iter().cloned().collect(),
         };
         let for_pass = pass.is_some();
         self.claim_in_flight = true;
@@ -113,8 +115,10 @@ impl Engine {
         };
         self.successful_call();
         for (id, unreadable) in claimed.unreadable {
-            tracing::error!(milestone = %id, error = %unreadable, "a milestone is left alone");
-            self.unreadable.insert(id);
+            if self.unreadable.insert(id.clone()) {
+                tracing::error!(milestone = %id, error = %unreadable, "a milestone is left alone");
+            }
+            self.except.insert(id);
         }
         self.shared
             .missed_claims

@@ -19,6 +19,9 @@ use crate::store::{Commit, Committed, StoreError};
 /// How many commands with patches are on the wire at once.
 const COMMANDS: usize = 2;
 
+/// How often in a row a milestone's changes may be refused before it is given up.
+const REFUSALS: u32 = 8;
+
 /// How many patches one command holds at the most.
 const BATCH: usize = 1000;
 
@@ -95,7 +98,12 @@ impl Engine {
                 self.plan_anew(id, *record, vec![flying, pending], false);
             }
             Committed::Unknown(_) => {}
+            Committed::Refused(error) if held.refusals >= REFUSALS => {
+                tracing::error!(milestone = %id, %error, "the database refuses every change of a milestone; it is left until its lease ends");
+                self.lost(id);
+            }
             Committed::Refused(error) => {
+                held.refusals += 1;
                 tracing::error!(milestone = %id, %error, "the database refuses a change; its parts are sent one by one");
                 self.fetch(id, true);
             }
@@ -131,6 +139,7 @@ impl Engine {
         };
         held.rev = commit.rev + 1;
         held.record.rev = held.rev;
+        held.refusals = 0;
         let begins = std::mem::take(&mut held.flying).begins;
         if commit.patch.releases() {
             self.released(id);

@@ -45,6 +45,8 @@ pub(super) struct Held {
     /// Events that are committed one by one, since the server refused them together.
     pub(super) replay: Vec<Event>,
     pub(super) careful: bool,
+    /// How often in a row the server has refused what was to be stored.
+    pub(super) refusals: u32,
     /// Whether it stands in the queue for a place.
     pub(super) queued: bool,
     /// When the earliest of what is due only later is due.
@@ -74,6 +76,7 @@ impl Held {
             size,
             replay: Vec::new(),
             careful: false,
+            refusals: 0,
             queued: false,
             due_at: None,
             wake: None,

@@ -38,7 +38,7 @@ impl Engine {
         }
         self.inserts.push(Inserting {
             record: Arc::new(record),
-            reply,
+            reply: Some(reply),
             sent: 0,
             since: Instant::now(),
         });
@@ -123,7 +123,8 @@ impl Engine {
     }
 
     fn settle_insert(&mut self, inserting: Inserting, result: Insertion) {
-        let Inserting { record, reply, .. } = inserting;
+        let mut inserting = inserting;
+        let record = Arc::clone(&inserting.record);
         let answer = match result {
             Insertion::Inserted => {
                 self.born(&record);
@@ -153,32 +154,31 @@ impl Engine {
                 })
             }
         };
-        // Whoever started it may no longer wait: it is stored all the same.
-        let _ = reply.send(answer);
+        inserting.tell(answer);
     }
 
-    /// The fate of the inserts is unknown, or the server is away: again, the same to the byte, for as long as a start may take.
+    /// The fate of the inserts is unknown, or the server is away: again, the same to the byte. Whoever waits is told in time; what may have
+    /// arrived is sent on until it is known, since it may hold attempts that are begun.
     fn insert_again(&mut self, batch: Vec<Inserting>, error: &Arc<StoreError>) {
         let wait = self.failed_call("an insert", error);
         let mut again = Vec::new();
         for mut inserting in batch {
-            let never_sent = matches!(**error, StoreError::Unreachable { .. });
-            if never_sent {
+            if matches!(**error, StoreError::Unreachable { sent: false, .. }) {
                 inserting.sent -= 1;
             }
             if inserting.since.elapsed() + wait < self.shared.config.start_timeout {
                 again.push(inserting);
                 continue;
             }
-            self.unborn(&inserting.record);
             let id = inserting.record.id.clone();
             let error = Arc::clone(error);
-            let answer = if inserting.sent == 0 {
-                StartError::NotStored { id, error }
+            if inserting.sent == 0 {
+                self.unborn(&inserting.record);
+                inserting.tell(Err(StartError::NotStored { id, error }));
             } else {
-                StartError::Unknown { id, error }
-            };
-            let _ = inserting.reply.send(Err(answer));
+                inserting.tell(Err(StartError::Unknown { id, error }));
+                again.push(inserting);
+            }
         }
         if !again.is_empty() {
             self.later(wait, Message::InsertAgain { batch: again });
@@ -207,6 +207,15 @@ impl Engine {
             for task in begun(&held) {
                 self.places.release(&method_of(&held, task));
             }
+        }
+    }
+}
+
+impl Inserting {
+    fn tell(&mut self, answer: Result<(), StartError>) {
+        if let Some(reply) = self.reply.take() {
+            // Whoever started it may no longer wait: it is stored all the same.
+            let _ = reply.send(answer);
         }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use milestone_core::record::{AttemptError, AttemptKind};
+use milestone_core::record::AttemptKind;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{Engine, Stopping, pass::Pass, pass::RunReport};
-use crate::action::Failure;
 
 impl Engine {
     pub(super) fn begin_pass(&mut self, reply: oneshot::Sender<RunReport>) {
@@ -65,6 +64,7 @@ impl Engine {
             pass.exhausted = true;
         }
         self.queue.clear();
+        self.turns.clear();
         let ids: Vec<_> = self.held.keys().cloned().collect();
         for id in ids {
             if let Some(held) = self.held.get_mut(&id) {
@@ -119,26 +119,11 @@ impl Engine {
         let mut waiting = Vec::new();
         for (id, held) in &mut self.held {
             for (task, number) in std::mem::take(&mut held.waiting) {
-                self.places.release(&super::method_of(held, task));
                 waiting.push((id.clone(), task, number));
             }
         }
         for (id, task, number) in waiting {
-            let error = AttemptError {
-                kind: "Shutdown".to_owned(),
-                message: MESSAGE.to_owned(),
-                ..AttemptError::default()
-            };
-            self.fail(
-                &id,
-                task,
-                number,
-                Failure {
-                    error: Box::new(error),
-                    kind: Some(AttemptKind::Cancelled),
-                    ..Failure::default()
-                },
-            );
+            self.not_begun(&id, task, number, MESSAGE);
         }
     }
 

@@ -96,7 +96,8 @@ pub(crate) type Watcher = oneshot::Sender<Result<Option<Arc<MilestoneRecord>>, U
 /// A new milestone on its way into the store.
 pub(crate) struct Inserting {
     pub(crate) record: Arc<MilestoneRecord>,
-    pub(crate) reply: oneshot::Sender<Result<(), StartError>>,
+    /// Whoever waits for it; nobody any more once it was told that its fate is unknown.
+    pub(crate) reply: Option<oneshot::Sender<Result<(), StartError>>>,
     /// How often it was sent so that it may have arrived.
     pub(crate) sent: u32,
     pub(crate) since: tokio::time::Instant,

@@ -15,7 +15,7 @@ mod renewals;
 mod watchers;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -28,6 +28,7 @@ use milestone_core::{
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
+    task::AbortHandle,
     time::Instant,
 };
 
@@ -67,6 +68,8 @@ pub(crate) struct Engine {
     places: Places,
     /// Held milestones with something to run and no place for it, in the order in which they get one.
     queue: VecDeque<MilestoneId>,
+    /// Held milestones with something to run whose method has as many attempts as it may have at once.
+    turns: VecDeque<MilestoneId>,
     /// Held milestones with something to commit.
     dirty: VecDeque<MilestoneId>,
     commits: usize,
@@ -95,12 +98,16 @@ pub(crate) struct Engine {
     renew_at: Instant,
     renewing: bool,
     time_at: Instant,
-    watchers: HashMap<MilestoneId, Vec<Watcher>>,
+    watchers: BTreeMap<MilestoneId, Vec<Watcher>>,
+    /// The last one that was looked at for a watcher.
+    watched: Option<MilestoneId>,
     watching: bool,
     watch_at: Instant,
     watch_wait: Duration,
     /// Milestones that could not be read, and were named in the log.
     unreadable: HashSet<MilestoneId>,
+    /// Those of them that are left out of claims, until they are looked at again.
+    except: HashSet<MilestoneId>,
     closed: bool,
 }
 
@@ -131,6 +138,7 @@ impl Engine {
             inbox,
             held: HashMap::new(),
             queue: VecDeque::new(),
+            turns: VecDeque::new(),
             dirty: VecDeque::new(),
             commits: 0,
             inserts: Vec::new(),
@@ -149,11 +157,13 @@ impl Engine {
             complained: None,
             failures: 0,
             renewing: false,
-            watchers: HashMap::new(),
+            watchers: BTreeMap::new(),
+            watched: None,
             watching: false,
             watch_at: now,
             watch_wait: Duration::ZERO,
             unreadable: HashSet::new(),
+            except: HashSet::new(),
             closed: false,
         }
     }
@@ -206,7 +216,7 @@ impl Engine {
             } => self.renewed(&request, round_trip, result),
             Message::Fetched { id, anew, result } => self.fetched(&id, anew, result),
             Message::Watched { ids, result } => self.watched(&ids, result),
-            Message::Time { round_trip, now } => self.shared.clock.set(now, round_trip),
+            Message::Time { round_trip, now } => self.set_time(now, round_trip),
             Message::Wake { id } => self.plan(&id),
             Message::Registered => self.registered(),
             Message::Mail { id } => self.mail(&id),
@@ -275,7 +285,7 @@ impl Engine {
         let begins = self.choose(id, now);
         let limits = self.shared.config.limits;
         let worker = self.shared.worker.clone();
-        let stopping = self.stopping.is_some() || self.closed;
+        let stopping = !self.begins();
         let Some(held) = self.held.get_mut(id) else {
             return;
         };
@@ -337,12 +347,13 @@ impl Engine {
     }
 
     /// Tells the engine something later.
-    fn later(&self, wait: Duration, message: Message) {
+    fn later(&self, wait: Duration, message: Message) -> AbortHandle {
         let tell = self.tell.clone();
-        tokio::spawn(async move {
+        let timer = tokio::spawn(async move {
             tokio::time::sleep(wait).await;
             let _ = tell.send(message);
         });
+        timer.abort_handle()
     }
 
     /// A call of the store has failed: until one succeeds, the database is taken to be away.
@@ -358,7 +369,11 @@ impl Engine {
             tracing::warn!(worker = %self.shared.worker, %error, "the database does not answer ({what}); trying again until it does");
         }
         let wait = 0.05 * f64::from(2_u32.saturating_pow(self.failures.min(8)));
-        Duration::from_secs_f64(wait.min(2.0) * (0.5 + fastrand::f64() / 2.0))
+        // Within a lease there is time for several tries.
+        let wait = wait
+            .min(2.0)
+            .min(self.shared.config.lease.as_secs_f64() / 10.0);
+        Duration::from_secs_f64(wait * (0.5 + fastrand::f64() / 2.0))
     }
 
     /// A call of the store has succeeded. After an outage in which leases may have run out the leases of others look expired, though their
@@ -381,11 +396,36 @@ impl Engine {
         self.poll_at = self.poll_at.min(Instant::now() + Duration::from_millis(50));
     }
 
+    /// The server has told its time. If it has jumped ahead, leases look expired whose owners live: they get one lease to renew them.
+    pub(crate) fn set_time(&mut self, now: DateTime, round_trip: Duration) {
+        let lease = self.shared.config.lease;
+        let ahead = now
+            .timestamp_millis()
+            .saturating_sub(self.now().timestamp_millis());
+        if u128::try_from(ahead).is_ok_and(|ahead| ahead > (lease / 4).as_millis()) {
+            self.takes_expired_from = Some(Instant::now() + lease);
+        }
+        self.shared.clock.set(now, round_trip);
+    }
+
+    /// Bodies are dropped before they begin: this worker can run nothing any more, and must not hold what others can run.
+    fn executor_is_gone(&mut self) {
+        if self.serving {
+            tracing::error!(worker = %self.shared.worker, "the executor on which this runtime was built is gone; it runs nothing any more");
+        }
+        self.serving = false;
+        for pass in &mut self.passes {
+            pass.exhausted = true;
+        }
+    }
+
     fn read_time(&mut self) {
         if Instant::now() < self.time_at {
             return;
         }
         self.time_at = Instant::now() + TIME_EVERY;
+        // Somebody may have mended them.
+        self.except.clear();
         let store = Arc::clone(&self.shared.store);
         let tell = self.tell.clone();
         tokio::spawn(async move {

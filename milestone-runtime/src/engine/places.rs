@@ -13,11 +13,13 @@ use milestone_core::{
     machine::{Event, Failed, Task, due_tasks},
     patch::size_of_value,
     record::{AttemptError, AttemptKind, MilestoneId},
+    retry::RetryPolicy,
 };
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{Engine, attempt_number, body, held::Held, message::Message, method_of};
 use crate::action::{Call, CallInner, Context, ContextInner, Failure, Seen};
+use crate::config::LONGEST;
 
 /// How long a body that was asked to stop may go on before it is dropped at its next await.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -30,6 +32,8 @@ pub(super) struct Places {
     /// Bodies that were given up but have not ended: their actions do not begin here until they have.
     disowned: HashMap<MilestoneId, HashSet<Task>>,
     serial: u64,
+    /// Whether a method with a limit of its own has got a free place.
+    limit_freed: bool,
 }
 
 struct Body {
@@ -41,6 +45,9 @@ struct Body {
     cancel: watch::Sender<bool>,
     /// Whether its result still counts.
     owned: bool,
+    start: Arc<body::Start>,
+    /// Tells that it takes longer than it may.
+    timer: Option<AbortHandle>,
 }
 
 impl Places {
@@ -52,6 +59,7 @@ impl Places {
             bodies: HashMap::new(),
             disowned: HashMap::new(),
             serial: 0,
+            limit_freed: false,
         }
     }
 
@@ -71,6 +79,7 @@ impl Places {
 
     pub(super) fn release(&mut self, method: &str) {
         self.taken = self.taken.saturating_sub(1);
+        self.limit_freed = true;
         if let Some(count) = self.by_method.get_mut(method) {
             *count -= 1;
             if *count == 0 {
@@ -79,7 +88,7 @@ impl Places {
         }
     }
 
-    fn running(&self, method: &str) -> u32 {
+    pub(super) fn running(&self, method: &str) -> u32 {
         self.by_method.get(method).copied().unwrap_or(0)
     }
 
@@ -123,6 +132,9 @@ impl Places {
 
     fn ended(&mut self, serial: u64) -> Option<Body> {
         let body = self.bodies.remove(&serial)?;
+        if let Some(timer) = &body.timer {
+            timer.abort();
+        }
         self.release(&body.method);
         if !body.owned
             && let Some(tasks) = self.disowned.get_mut(&body.id)
@@ -143,7 +155,7 @@ impl Places {
 impl Engine {
     /// What of a milestone can begin now. If something could but for a place, the milestone is put in the queue for one.
     pub(super) fn choose(&mut self, id: &MilestoneId, now: DateTime) -> Vec<Task> {
-        if self.stopping.is_some() || self.closed {
+        if !self.begins() {
             return Vec::new();
         }
         let Some(held) = self.held.get_mut(id) else {
@@ -153,7 +165,7 @@ impl Engine {
             return Vec::new();
         }
         let mut chosen: Vec<Task> = Vec::new();
-        let mut wants = false;
+        let (mut wants_place, mut wants_turn) = (false, false);
         let mut wake: Option<DateTime> = None;
         let mut of_method: HashMap<&str, u32> = HashMap::new();
         for due in due_tasks(&held.record) {
@@ -168,7 +180,7 @@ impl Engine {
                 continue;
             };
             if self.places.free() <= chosen.len() {
-                wants = true;
+                wants_place = true;
                 break;
             }
             let chosen_of_it = of_method.entry(due.method).or_default();
@@ -177,22 +189,48 @@ impl Engine {
                 .concurrency
                 .is_some_and(|most| self.places.running(due.method) + *chosen_of_it >= most)
             {
-                wants = true;
+                wants_turn = true;
                 continue;
             }
             *chosen_of_it += 1;
             chosen.push(due.task);
         }
-        if wants && !held.queued {
+        if (wants_place || wants_turn) && !held.queued {
             held.queued = true;
-            self.queue.push_back(id.clone());
+            let queue = if wants_place {
+                &mut self.queue
+            } else {
+                &mut self.turns
+            };
+            queue.push_back(id.clone());
         }
         held.due_at = wake;
         chosen
     }
 
-    /// Gives free places to those who wait for one, in their order.
+    /// Whether anything may begin here now.
+    pub(super) fn begins(&self) -> bool {
+        self.stopping.is_none() && !self.closed && (self.serving || !self.passes.is_empty())
+    }
+
+    /// Whether the method has as many attempts as it may have at once: nothing more of it is taken.
+    pub(super) fn is_saturated(&self, method: &str) -> bool {
+        let limit = self
+            .shared
+            .registry
+            .get(method)
+            .and_then(|method| method.options.concurrency);
+        limit.is_some_and(|most| self.places.running(method) >= most)
+    }
+
+    /// Gives free places to those who wait for one, in their order: first to those who wait for the turn of their method.
     pub(super) fn fill_places(&mut self) {
+        if std::mem::take(&mut self.places.limit_freed) {
+            let turns = std::mem::take(&mut self.turns);
+            for id in turns {
+                self.plan_queued(&id);
+            }
+        }
         for _ in 0..self.queue.len() {
             if self.places.free() == 0 {
                 return;
@@ -200,15 +238,33 @@ impl Engine {
             let Some(id) = self.queue.pop_front() else {
                 return;
             };
-            if let Some(held) = self.held.get_mut(&id) {
-                held.queued = false;
-                self.plan(&id);
-            }
+            self.plan_queued(&id);
+        }
+    }
+
+    fn plan_queued(&mut self, id: &MilestoneId) {
+        if let Some(held) = self.held.get_mut(id) {
+            held.queued = false;
+            self.plan(id);
         }
     }
 
     /// Starts the bodies of attempts that are stored as begun; under a lease that may be over, it is renewed first.
     pub(super) fn start_bodies(&mut self, id: &MilestoneId, begins: Vec<(Task, i64)>) {
+        let over = !self.serving
+            && self.passes.is_empty()
+            && self.stopping.as_ref().is_none_or(|stopping| stopping.cut);
+        if over {
+            for (task, number) in begins {
+                self.not_begun(
+                    id,
+                    task,
+                    number,
+                    "the worker shut down before the body could begin",
+                );
+            }
+            return;
+        }
         let live = self.is_live(id);
         let Some(held) = self.held.get_mut(id) else {
             return;
@@ -233,34 +289,66 @@ impl Engine {
             return;
         }
         let Some(method) = self.shared.registry.get(&name) else {
-            // It was unregistered between its begin and now.
-            self.places.release(&name);
-            self.fail(id, task, number, unregistered(&name));
-            return;
+            let message = format!("`{name}` was unregistered before its body could begin");
+            return self.not_begun(id, task, number, &message);
         };
         self.places.serial += 1;
         let serial = self.places.serial;
         let (cancel, cancelled) = watch::channel(false);
         let call = call_of(held, task, number, method.inputs, &self.shared, cancelled);
         held.bodies.insert(task, serial);
-        let body = body::run(serial, method.function, call, self.tell.clone());
+        let start = Arc::new(body::Start::default());
+        let guard = body::Guard::new(serial, self.tell.clone(), Arc::clone(&start));
+        let body = body::run(guard, method.function, call);
         let abort = self.shared.application.spawn(body).abort_handle();
-        let id = id.clone();
-        self.places.bodies.insert(
-            serial,
-            Body {
-                id,
+        let timeout = method.options.timeout.map(|timeout| timeout.min(LONGEST));
+        let timer = timeout.map(|timeout| self.later(timeout, Message::TimedOut { serial }));
+        let body = Body {
+            id: id.clone(),
+            task,
+            number,
+            method: name,
+            abort,
+            cancel,
+            owned: true,
+            start,
+            timer,
+        };
+        self.places.bodies.insert(serial, body);
+    }
+
+    /// An attempt that is stored as begun, but whose body never was: for sure it has no effect, so also a plain action may be tried again.
+    pub(super) fn not_begun(&mut self, id: &MilestoneId, task: Task, number: i64, message: &str) {
+        let Some(held) = self.held.get(id) else {
+            return;
+        };
+        self.places.release(&method_of(held, task));
+        self.fail_not_begun(id, task, number, message);
+    }
+
+    fn fail_not_begun(&mut self, id: &MilestoneId, task: Task, number: i64, message: &str) {
+        let error = AttemptError {
+            kind: "NotBegun".to_owned(),
+            message: message.to_owned(),
+            ..AttemptError::default()
+        };
+        let failed = Failed {
+            error,
+            kind: None,
+            fatal: false,
+            retry_after: None,
+            policy: RetryPolicy::new(),
+            jitter: fastrand::f64(),
+            settle: Duration::ZERO,
+        };
+        self.step(
+            id,
+            Event::Failed {
                 task,
                 number,
-                method: name,
-                abort,
-                cancel,
-                owned: true,
+                failed,
             },
         );
-        if let Some(timeout) = method.options.timeout {
-            self.later(timeout, Message::TimedOut { serial });
-        }
     }
 
     pub(super) fn ended(&mut self, serial: u64, result: Result<Bson, Failure>) {
@@ -275,6 +363,16 @@ impl Engine {
             return self.plan(&body.id);
         }
         held.bodies.remove(&body.task);
+        if !body.start.has_begun() {
+            // Nobody here has given it up, so its executor has.
+            self.executor_is_gone();
+            return self.fail_not_begun(
+                &body.id,
+                body.task,
+                body.number,
+                "the executor that actions run on is gone",
+            );
+        }
         match result {
             Ok(output) => {
                 let size = size_of_value(&output);
@@ -301,6 +399,23 @@ impl Engine {
         let Some(body) = self.places.bodies.get(&serial) else {
             return;
         };
+        if !body.start.has_begun() {
+            // The executor has had no time for it: it has not taken long, it has not begun. It is looked at again.
+            let options = self
+                .shared
+                .registry
+                .get(&body.method)
+                .map(|method| method.options);
+            let timeout = options
+                .and_then(|options| options.timeout)
+                .unwrap_or_default()
+                .min(LONGEST);
+            let timer = self.later(timeout, Message::TimedOut { serial });
+            if let Some(body) = self.places.bodies.get_mut(&serial) {
+                body.timer = Some(timer);
+            }
+            return;
+        }
         let options = self
             .shared
             .registry
@@ -332,7 +447,11 @@ impl Engine {
             return;
         };
         let (id, task, number) = (body.id.clone(), body.task, body.number);
+        let revoked = body.start.revoke();
         self.give_up(serial);
+        if revoked {
+            return self.fail_not_begun(&id, task, number, &message);
+        }
         let error = AttemptError {
             kind: name.to_owned(),
             message,
@@ -480,17 +599,5 @@ fn too_large(action: &str, size: usize, limit: usize) -> Failure {
         kind: Some(AttemptKind::Refused),
         fatal: true,
         retry_after: None,
-    }
-}
-
-fn unregistered(method: &str) -> Failure {
-    Failure {
-        error: Box::new(AttemptError {
-            kind: "Unregistered".to_owned(),
-            message: format!("`{method}` was unregistered before its body could begin"),
-            ..AttemptError::default()
-        }),
-        kind: None,
-        ..Failure::default()
     }
 }

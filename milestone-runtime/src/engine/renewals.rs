@@ -34,7 +34,6 @@ impl Engine {
         };
         self.renewing = true;
         self.renew_at = Instant::now() + self.shared.config.lease / 3;
-        self.time_at = Instant::now() + super::TIME_EVERY;
         let store = Arc::clone(&self.shared.store);
         let asked = Instant::now();
         let copy = request.clone();
@@ -64,7 +63,7 @@ impl Engine {
             }
         };
         self.successful_call();
-        self.shared.clock.set(renewed.now, round_trip);
+        self.set_time(renewed.now, round_trip);
         for id in &renewed.lost {
             let token = request
                 .holds

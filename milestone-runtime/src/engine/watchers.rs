@@ -1,6 +1,6 @@
 //! Whoever waits for a milestone to end. What this worker ends itself is told at once; for the rest the store is asked, quickly at first.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, ops::Bound, sync::Arc, time::Duration};
 
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use tokio::time::Instant;
@@ -29,13 +29,23 @@ impl Engine {
             watchers.retain(|watcher| !watcher.is_closed());
             !watchers.is_empty()
         });
-        let ids: Vec<MilestoneId> = self
-            .watchers
-            .keys()
+        // Each in its turn, so that those that never end do not hide the others.
+        let after = self
+            .watched
+            .take()
+            .map_or(Bound::Unbounded, Bound::Excluded);
+        let behind = self.watchers.range((after.clone(), Bound::Unbounded));
+        let before = match after {
+            Bound::Excluded(last) => Some(self.watchers.range(..=last)),
+            _ => None,
+        };
+        let all = behind.chain(before.into_iter().flatten()).map(|(id, _)| id);
+        let ids: Vec<MilestoneId> = all
             .filter(|id| !self.held.contains_key(*id))
             .take(BATCH)
             .cloned()
             .collect();
+        self.watched = ids.last().cloned();
         self.watch_at = Instant::now() + self.watch_wait;
         self.watch_wait = (self.watch_wait * 2).min(self.shared.config.poll.max(FIRST_WAIT));
         if ids.is_empty() {

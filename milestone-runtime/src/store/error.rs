@@ -13,6 +13,8 @@ pub enum StoreError {
         server: String,
         /// Why.
         reason: String,
+        /// Whether the call may have arrived all the same, and only its reply was lost.
+        sent: bool,
     },
     /// The server is not one that can be used.
     #[error("the database at {server} cannot be used: {reason}")]

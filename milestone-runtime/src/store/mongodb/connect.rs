@@ -192,6 +192,7 @@ fn examine(server: &str, build: &Document, hello: &Document) -> Result<ServerInf
         let primary = hello.get_str("primary").unwrap_or("not known now");
         return Err(StoreError::Unreachable {
             server: server.to_owned(),
+            sent: false,
             reason: format!(
                 "it takes no writes, since it is not the primary, which is {primary}; a URI that names the replica set finds it"
             ),

@@ -16,6 +16,7 @@ pub(super) fn store_error(server: &str, error: Error) -> StoreError {
         StoreError::Unreachable {
             server: server.to_owned(),
             reason: reason(&error),
+            sent: !never_sent(&error),
         }
     } else {
         match &*error.kind {

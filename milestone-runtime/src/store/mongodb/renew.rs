@@ -8,7 +8,7 @@ use milestone_core::record::MilestoneId;
 use super::{
     connect::Connection,
     read::{self, Held, among},
-    update,
+    update::{self, Reply, Statement},
 };
 use crate::store::{RenewRequest, Renewed, StoreError};
 
@@ -51,6 +51,25 @@ fn compare(
     (lost, mail)
 }
 
+/// Sends a statement for each part.
+async fn send(
+    connection: &Connection,
+    request: &RenewRequest,
+    parts: impl IntoIterator<Item = &[(MilestoneId, String)]>,
+) -> Result<Reply, StoreError> {
+    let statements = parts.into_iter().map(|holds| {
+        let mut statement = Document::new();
+        statement.insert("q", filter(&request.owner, holds));
+        statement.insert("u", renewal(request.until));
+        statement.insert("multi", true);
+        update::raw(&statement).map_err(|error| StoreError::Other(error.to_string()))
+    });
+    let statements: Vec<Statement> = statements.collect::<Result<_, _>>()?;
+    update::send(connection, &statements)
+        .await
+        .map_err(|error| connection.error(error))
+}
+
 /// Renews leases.
 pub(super) async fn renew(
     connection: &Connection,
@@ -58,19 +77,16 @@ pub(super) async fn renew(
 ) -> Result<Renewed, StoreError> {
     let (mut lost, mut mail) = (Vec::new(), Vec::new());
     for holds in request.holds.chunks(CHUNK) {
-        let mut statement = Document::new();
-        statement.insert("q", filter(&request.owner, holds));
-        statement.insert("u", renewal(request.until));
-        statement.insert("multi", true);
-        let statement =
-            update::raw(&statement).map_err(|error| StoreError::Other(error.to_string()))?;
-        let reply = update::send(connection, [&statement])
-            .await
-            .map_err(|error| connection.error(error))?;
+        let reply = send(connection, request, [holds]).await?;
         if let Some(reason) = reply.failure() {
-            return Err(StoreError::Other(format!(
-                "the leases may not be renewed: {reason}"
-            )));
+            if reply.write_errors.is_empty() {
+                return Err(StoreError::Other(format!(
+                    "the leases may not be renewed: {reason}"
+                )));
+            }
+            // The server refuses to change one of them. It ended the statement, so each of the others gets one of its own.
+            tracing::warn!(%reason, "a lease cannot be renewed");
+            send(connection, request, holds.chunks(1)).await?;
         }
         let ids: Vec<_> = holds.iter().map(|(id, _)| id.clone()).collect();
         let now = read::held(connection, &ids)

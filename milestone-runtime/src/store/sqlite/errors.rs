@@ -39,6 +39,7 @@ impl Fault {
         let unreachable = |reason: String| StoreError::Unreachable {
             server: server.clone(),
             reason,
+            sent: false,
         };
         let unsupported = |reason: String| StoreError::Unsupported {
             server: server.clone(),
@@ -98,9 +99,14 @@ impl Fault {
 /// The same error again: a transaction that fails does so for all whose writes were in it.
 pub(super) fn again(error: &StoreError) -> StoreError {
     match error {
-        StoreError::Unreachable { server, reason } => StoreError::Unreachable {
+        StoreError::Unreachable {
+            server,
+            reason,
+            sent,
+        } => StoreError::Unreachable {
             server: server.clone(),
             reason: reason.clone(),
+            sent: *sent,
         },
         StoreError::Unsupported { server, reason } => StoreError::Unsupported {
             server: server.clone(),

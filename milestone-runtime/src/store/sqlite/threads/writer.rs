@@ -173,6 +173,7 @@ impl Writer {
             Err(StoreError::Unreachable {
                 server: self.database.place.to_string(),
                 reason,
+                sent: false,
             }
             .into())
         } else {
