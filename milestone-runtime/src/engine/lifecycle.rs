@@ -60,6 +60,11 @@ impl Engine {
                 });
             }
         }
+        self.hand_back_idle();
+    }
+
+    /// Nothing begins here any more, so what waits to begin is handed back.
+    pub(super) fn hand_back_idle(&mut self) {
         for pass in &mut self.passes {
             pass.exhausted = true;
         }

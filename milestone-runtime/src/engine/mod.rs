@@ -414,9 +414,7 @@ impl Engine {
             tracing::error!(worker = %self.shared.worker, "the executor on which this runtime was built is gone; it runs nothing any more");
         }
         self.serving = false;
-        for pass in &mut self.passes {
-            pass.exhausted = true;
-        }
+        self.hand_back_idle();
     }
 
     fn read_time(&mut self) {

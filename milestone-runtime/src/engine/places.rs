@@ -365,13 +365,9 @@ impl Engine {
         held.bodies.remove(&body.task);
         if !body.start.has_begun() {
             // Nobody here has given it up, so its executor has.
-            self.executor_is_gone();
-            return self.fail_not_begun(
-                &body.id,
-                body.task,
-                body.number,
-                "the executor that actions run on is gone",
-            );
+            let message = "the executor that actions run on is gone";
+            self.fail_not_begun(&body.id, body.task, body.number, message);
+            return self.executor_is_gone();
         }
         match result {
             Ok(output) => {
