@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! $ cargo run --example bank_transfer
-//! SQLite 3.54.1, /work/bank.db
+//! SQLite 3.54.1, /home/ann/bank.db
 //! starting transfers of 10 from alice to bob: 5
 //! all are over after 28ms
 //! ┌─────────┬────────┬───────┐

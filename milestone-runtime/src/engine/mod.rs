@@ -1,6 +1,7 @@
 //! The engine: one task that holds milestones, plans what happens to them, and keeps commits, claims and renewals on their way. It
 //! decides by the state machine and talks to the store by tasks of its own, so it never waits.
 
+mod attempts;
 pub(crate) mod body;
 mod claims;
 pub(crate) mod clock;

@@ -1,53 +1,44 @@
-//! The places of a worker, and the bodies that fill them.
+//! The places of a worker: who gets one, and what fills them.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
-    time::Duration,
 };
 
-use bson::{Bson, DateTime};
+use bson::DateTime;
 use milestone_core::{
-    graph::Input,
-    limits::LimitError,
-    machine::{Event, Failed, Task, due_tasks},
-    patch::size_of_value,
-    record::{AttemptError, AttemptKind, MilestoneId},
-    retry::RetryPolicy,
+    machine::{Task, due_tasks},
+    record::MilestoneId,
 };
 use tokio::{sync::watch, task::AbortHandle};
 
-use super::{Engine, attempt_number, body, held::Held, message::Message, method_of};
-use crate::action::{Call, CallInner, Context, ContextInner, Failure, Seen};
-use crate::config::LONGEST;
-
-/// How long a body that was asked to stop may go on before it is dropped at its next await.
-const STOP_GRACE: Duration = Duration::from_secs(5);
+use super::{Engine, body};
 
 pub(super) struct Places {
     all: usize,
     taken: usize,
     by_method: HashMap<String, u32>,
-    bodies: HashMap<u64, Body>,
+    pub(super) bodies: HashMap<u64, Body>,
     /// Bodies that were given up but have not ended: their actions do not begin here until they have.
     disowned: HashMap<MilestoneId, HashSet<Task>>,
-    serial: u64,
+    pub(super) serial: u64,
     /// Whether a method with a limit of its own has got a free place.
     limit_freed: bool,
 }
 
-struct Body {
-    id: MilestoneId,
-    task: Task,
-    number: i64,
-    method: String,
-    abort: AbortHandle,
-    cancel: watch::Sender<bool>,
+/// A body that runs, or did when it was last heard of.
+pub(super) struct Body {
+    pub(super) id: MilestoneId,
+    pub(super) task: Task,
+    pub(super) number: i64,
+    pub(super) method: String,
+    pub(super) abort: AbortHandle,
+    pub(super) cancel: watch::Sender<bool>,
     /// Whether its result still counts.
-    owned: bool,
-    start: Arc<body::Start>,
+    pub(super) owned: bool,
+    pub(super) start: Arc<body::Start>,
     /// Tells that it takes longer than it may.
-    timer: Option<AbortHandle>,
+    pub(super) timer: Option<AbortHandle>,
 }
 
 impl Places {
@@ -103,7 +94,7 @@ impl Places {
     }
 
     /// The result of a body no longer counts. It is asked to stop, and dropped at its next await.
-    fn disown(&mut self, serial: u64) {
+    pub(super) fn disown(&mut self, serial: u64) {
         if let Some(body) = self.bodies.get_mut(&serial)
             && body.owned
         {
@@ -130,7 +121,7 @@ impl Places {
         })
     }
 
-    fn ended(&mut self, serial: u64) -> Option<Body> {
+    pub(super) fn ended(&mut self, serial: u64) -> Option<Body> {
         let body = self.bodies.remove(&serial)?;
         if let Some(timer) = &body.timer {
             timer.abort();
@@ -247,353 +238,5 @@ impl Engine {
             held.queued = false;
             self.plan(id);
         }
-    }
-
-    /// Starts the bodies of attempts that are stored as begun; under a lease that may be over, it is renewed first.
-    pub(super) fn start_bodies(&mut self, id: &MilestoneId, begins: Vec<(Task, i64)>) {
-        let over = !self.serving
-            && self.passes.is_empty()
-            && self.stopping.as_ref().is_none_or(|stopping| stopping.cut);
-        if over {
-            for (task, number) in begins {
-                self.not_begun(
-                    id,
-                    task,
-                    number,
-                    "the worker shut down before the body could begin",
-                );
-            }
-            return;
-        }
-        let live = self.is_live(id);
-        let Some(held) = self.held.get_mut(id) else {
-            return;
-        };
-        if !live {
-            held.waiting.extend(begins);
-            self.renew_at = tokio::time::Instant::now();
-            return;
-        }
-        for (task, number) in begins {
-            self.start_body(id, task, number);
-        }
-    }
-
-    fn start_body(&mut self, id: &MilestoneId, task: Task, number: i64) {
-        let Some(held) = self.held.get_mut(id) else {
-            return;
-        };
-        let name = method_of(held, task);
-        if attempt_number(held, task) != number {
-            self.places.release(&name);
-            return;
-        }
-        let Some(method) = self.shared.registry.get(&name) else {
-            let message = format!("`{name}` was unregistered before its body could begin");
-            return self.not_begun(id, task, number, &message);
-        };
-        self.places.serial += 1;
-        let serial = self.places.serial;
-        let (cancel, cancelled) = watch::channel(false);
-        let call = call_of(held, task, number, method.inputs, &self.shared, cancelled);
-        held.bodies.insert(task, serial);
-        let start = Arc::new(body::Start::default());
-        let guard = body::Guard::new(serial, self.tell.clone(), Arc::clone(&start));
-        let body = body::run(guard, method.function, call);
-        let abort = self.shared.application.spawn(body).abort_handle();
-        let timeout = method.options.timeout.map(|timeout| timeout.min(LONGEST));
-        let timer = timeout.map(|timeout| self.later(timeout, Message::TimedOut { serial }));
-        let body = Body {
-            id: id.clone(),
-            task,
-            number,
-            method: name,
-            abort,
-            cancel,
-            owned: true,
-            start,
-            timer,
-        };
-        self.places.bodies.insert(serial, body);
-    }
-
-    /// An attempt that is stored as begun, but whose body never was: for sure it has no effect, so also a plain action may be tried again.
-    pub(super) fn not_begun(&mut self, id: &MilestoneId, task: Task, number: i64, message: &str) {
-        let Some(held) = self.held.get(id) else {
-            return;
-        };
-        self.places.release(&method_of(held, task));
-        self.fail_not_begun(id, task, number, message);
-    }
-
-    fn fail_not_begun(&mut self, id: &MilestoneId, task: Task, number: i64, message: &str) {
-        let error = AttemptError {
-            kind: "NotBegun".to_owned(),
-            message: message.to_owned(),
-            ..AttemptError::default()
-        };
-        let failed = Failed {
-            error,
-            kind: None,
-            fatal: false,
-            retry_after: None,
-            policy: RetryPolicy::new(),
-            jitter: fastrand::f64(),
-            settle: Duration::ZERO,
-        };
-        self.step(
-            id,
-            Event::Failed {
-                task,
-                number,
-                failed,
-            },
-        );
-    }
-
-    pub(super) fn ended(&mut self, serial: u64, result: Result<Bson, Failure>) {
-        let Some(body) = self.places.ended(serial) else {
-            return;
-        };
-        let Some(held) = self.held.get_mut(&body.id) else {
-            return;
-        };
-        if !body.owned {
-            // A body that was given up has ended; its action may begin again.
-            return self.plan(&body.id);
-        }
-        held.bodies.remove(&body.task);
-        if !body.start.has_begun() {
-            // Nobody here has given it up, so its executor has.
-            let message = "the executor that actions run on is gone";
-            self.fail_not_begun(&body.id, body.task, body.number, message);
-            return self.executor_is_gone();
-        }
-        match result {
-            Ok(output) => {
-                let size = size_of_value(&output);
-                let limit = self.shared.config.limits.document;
-                if held.size + size > limit {
-                    let name = held.record.actions[body.task.action].name.clone();
-                    let failure = too_large(&name, held.size + size, limit);
-                    return self.fail(&body.id, body.task, body.number, failure);
-                }
-                self.step(
-                    &body.id,
-                    Event::Succeeded {
-                        task: body.task,
-                        number: body.number,
-                        output,
-                    },
-                );
-            }
-            Err(failure) => self.fail(&body.id, body.task, body.number, failure),
-        }
-    }
-
-    pub(super) fn timed_out(&mut self, serial: u64) {
-        let Some(body) = self.places.bodies.get(&serial) else {
-            return;
-        };
-        if !body.start.has_begun() {
-            // The executor has had no time for it: it has not taken long, it has not begun. It is looked at again.
-            let options = self
-                .shared
-                .registry
-                .get(&body.method)
-                .map(|method| method.options);
-            let timeout = options
-                .and_then(|options| options.timeout)
-                .unwrap_or_default()
-                .min(LONGEST);
-            let timer = self.later(timeout, Message::TimedOut { serial });
-            if let Some(body) = self.places.bodies.get_mut(&serial) {
-                body.timer = Some(timer);
-            }
-            return;
-        }
-        let options = self
-            .shared
-            .registry
-            .get(&body.method)
-            .map(|method| method.options);
-        let timeout = options
-            .and_then(|options| options.timeout)
-            .unwrap_or_default();
-        let message = format!(
-            "the attempt took longer than its timeout of {}",
-            humantime::format_duration(timeout)
-        );
-        self.cut_off(serial, AttemptKind::Timeout, "Timeout", message);
-        // A timeout is a promise: it ends at its next await, as with `tokio::time::timeout`.
-        self.places.abort(serial);
-    }
-
-    /// Its milestone is being undone, and it has not ended within the grace period.
-    pub(super) fn overdue(&mut self, serial: u64) {
-        let message =
-            "the milestone is being undone, and the attempt did not end within the grace period"
-                .to_owned();
-        self.cut_off(serial, AttemptKind::Cancelled, "Cancelled", message);
-    }
-
-    /// Ends an attempt whose body goes on.
-    pub(super) fn cut_off(&mut self, serial: u64, kind: AttemptKind, name: &str, message: String) {
-        let Some(body) = self.places.bodies.get(&serial).filter(|body| body.owned) else {
-            return;
-        };
-        let (id, task, number) = (body.id.clone(), body.task, body.number);
-        let revoked = body.start.revoke();
-        self.give_up(serial);
-        if revoked {
-            return self.fail_not_begun(&id, task, number, &message);
-        }
-        let error = AttemptError {
-            kind: name.to_owned(),
-            message,
-            ..AttemptError::default()
-        };
-        self.fail(
-            &id,
-            task,
-            number,
-            Failure {
-                error: Box::new(error),
-                kind: Some(kind),
-                ..Failure::default()
-            },
-        );
-    }
-
-    /// Asks what still runs of a milestone that is being undone to stop: within the grace period, then it is cut off.
-    pub(super) fn stop_siblings(&mut self, id: &MilestoneId) {
-        let Some(held) = self.held.get(id) else {
-            return;
-        };
-        let siblings = held
-            .bodies
-            .iter()
-            .filter(|(task, _)| **task == Task::to_do(task.action))
-            .map(|(_, serial)| *serial);
-        let asked: Vec<u64> = siblings
-            .filter(|serial| self.places.ask_to_stop(*serial))
-            .collect();
-        for serial in asked {
-            self.later(self.shared.config.grace, Message::Overdue { serial });
-        }
-    }
-
-    /// Forgets a body: its result no longer counts.
-    pub(super) fn give_up(&mut self, serial: u64) {
-        self.places.disown(serial);
-        if let Some(body) = self.places.bodies.get(&serial)
-            && let Some(held) = self.held.get_mut(&body.id)
-        {
-            held.bodies.remove(&body.task);
-        }
-        self.later(STOP_GRACE, Message::Abort { serial });
-    }
-
-    pub(super) fn fail(&mut self, id: &MilestoneId, task: Task, number: i64, failure: Failure) {
-        let Some(held) = self.held.get(id) else {
-            return;
-        };
-        let method = self.shared.registry.get(&method_of(held, task));
-        let options = method.as_ref().map(|method| method.options);
-        let timeout = options.and_then(|options| options.timeout);
-        let mut error = *failure.error;
-        if error.location.is_none() {
-            // The error does not tell where it comes from; where its action stands is better than nothing.
-            error.location = method.as_ref().map(|method| method.location.to_string());
-        }
-        let failed = Failed {
-            error,
-            kind: failure.kind,
-            fatal: failure.fatal,
-            retry_after: failure.retry_after,
-            policy: options
-                .map(|options| options.effective_retry())
-                .unwrap_or_default(),
-            jitter: fastrand::f64(),
-            settle: self.shared.config.settle(timeout),
-        };
-        let action = &held.record.actions[task.action].name;
-        tracing::info!(milestone = %id, action, number, error = %failed.error.message, "an attempt has failed");
-        self.step(
-            id,
-            Event::Failed {
-                task,
-                number,
-                failed,
-            },
-        );
-    }
-}
-
-fn call_of(
-    held: &Held,
-    task: Task,
-    number: i64,
-    inputs: Option<&[Input]>,
-    shared: &super::Shared,
-    cancelled: watch::Receiver<bool>,
-) -> Call {
-    let record = &held.record;
-    let before = record.ancestors(task.action);
-    let undoing = task == Task::to_undo(task.action);
-    // Only what is asked for is copied, so that a step costs the same however many came before it.
-    let is_wanted = |method: &str| {
-        inputs.is_none_or(|inputs| {
-            inputs.iter().any(|input| {
-                matches!(input, Input::Output { method: wanted } | Input::MaybeOutput { method: wanted } if *wanted == method)
-            })
-        })
-    };
-    let actions = record.actions.iter().enumerate();
-    let outputs = actions.filter_map(|(index, action)| {
-        let visible = before[index] || (undoing && index == task.action);
-        let output = action.output.as_ref().filter(|_| visible)?;
-        let method = action.method.clone().filter(|method| is_wanted(method))?;
-        Some(Seen {
-            action: action.name.clone(),
-            method,
-            output: output.clone(),
-        })
-    });
-    let outputs = outputs.collect();
-    let context = Context::new(ContextInner {
-        id: record.id.clone(),
-        kind: record.kind.clone(),
-        action: record.actions[task.action].name.clone(),
-        phase: task.phase,
-        attempt: number,
-        epoch: record.epoch,
-        worker: shared.worker.clone(),
-        cancelled,
-    });
-    Call::new(CallInner {
-        parameters: Arc::clone(&held.parameters),
-        outputs,
-        states: Arc::clone(&shared.states),
-        context,
-    })
-}
-
-fn too_large(action: &str, size: usize, limit: usize) -> Failure {
-    let limit = LimitError::Size {
-        what: format!("the document with the output of `{action}`"),
-        size,
-        limit,
-        limit_name: "document",
-    };
-    Failure {
-        error: Box::new(AttemptError {
-            kind: "LimitError".to_owned(),
-            message: format!("the action took effect, but {limit}; it is not run again"),
-            ..AttemptError::default()
-        }),
-        kind: Some(AttemptKind::Refused),
-        fatal: true,
-        retry_after: None,
     }
 }
