@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use milestone_core::graph::{GraphError, Plan, PlannedAction};
+use milestone_core::graph::{GraphError, check_name};
 use serde::Serialize;
 
 use crate::{
@@ -172,10 +172,7 @@ impl Registry {
     /// All of them or, if one has a name that cannot be, none.
     pub(crate) fn register(&self, new: Vec<Method>) -> Result<(), GraphError> {
         for method in &new {
-            Plan::new(vec![PlannedAction::new(
-                method.name.clone(),
-                method.options.mode,
-            )])?;
+            check_name("a method", &method.name)?;
         }
         let mut methods = self.write();
         for method in new {

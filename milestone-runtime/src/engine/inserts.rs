@@ -68,6 +68,7 @@ impl Engine {
         };
         if held.queued {
             self.queue.retain(|queued| *queued != id);
+            self.turns.retain(|queued| *queued != id);
         }
         if begins.is_empty() {
             return record;
