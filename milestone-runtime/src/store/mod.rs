@@ -4,6 +4,7 @@
 //! Everything is one-document atomic. A store decides nothing: patches come from the state machine, and time comes in with the call,
 //! in estimated server time.
 
+pub(crate) mod document;
 mod error;
 pub mod mongodb;
 pub mod sqlite;

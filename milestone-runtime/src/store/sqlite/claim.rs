@@ -5,13 +5,10 @@ mod scan;
 use std::cmp::Reverse;
 
 use bson::Document;
-use milestone_core::{
-    lease,
-    record::{Lease, MilestoneId, MilestoneRecord, Unreadable},
-};
+use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 
 use super::{
-    super::{ClaimRequest, Claimed},
+    super::{ClaimRequest, Claimed, document},
     errors::Outcome,
     row::{self, Row, Stored},
     session::{Reading, Session},
@@ -65,27 +62,15 @@ fn take(
     mut record: MilestoneRecord,
     request: &ClaimRequest,
 ) -> Result<(Row, MilestoneRecord), (MilestoneId, Unreadable)> {
-    let lease = Lease {
-        owner: request.owner.clone(),
-        token: request.token.clone(),
-        since: request.now,
-        until: request.until,
-    };
-    let patch = lease::claim(&mut record, lease);
-    record.rev += 1;
-    let unreadable = |reason: String| {
-        (
-            record.id.clone(),
-            Unreadable {
-                id: record.id.to_string(),
-                reason,
-            },
-        )
-    };
-    patch
-        .apply_to(&mut document, record.rev)
-        .map_err(|error| unreadable(error.to_string()))?;
-    let row = Row::new(&record.id, &document).map_err(|error| unreadable(error.to_string()))?;
+    document::claim(&mut document, &mut record, request)
+        .map_err(|unreadable| (record.id.clone(), unreadable))?;
+    let row = Row::new(&record.id, &document).map_err(|error| {
+        let unreadable = Unreadable {
+            id: record.id.to_string(),
+            reason: error.to_string(),
+        };
+        (record.id.clone(), unreadable)
+    })?;
     Ok((row, record))
 }
 

@@ -5,7 +5,7 @@ use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use rusqlite::{params_from_iter, types::Value};
 
 use super::{
-    super::{Filter, Listed, Page},
+    super::{Filter, Listed, Page, document::has_labels},
     errors::Outcome,
     row::{self, Stored},
     session::Reading,
@@ -119,14 +119,4 @@ fn condition(filter: &Filter, after: Option<&MilestoneId>) -> (String, Vec<Value
         values.push(row::key(after).into());
     }
     (conditions.join(" AND "), values)
-}
-
-fn has_labels(document: &Document, labels: &[(String, String)]) -> bool {
-    labels.iter().all(|(name, value)| {
-        let found = document
-            .get_document("labels")
-            .ok()
-            .and_then(|labels| labels.get_str(name).ok());
-        found == Some(value.as_str())
-    })
 }

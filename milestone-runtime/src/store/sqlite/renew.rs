@@ -1,11 +1,11 @@
 //! Leases that go on.
 
-use bson::{Bson, DateTime, Document};
-
 use super::{
-    super::{RenewRequest, Renewed},
+    super::{
+        RenewRequest, Renewed,
+        document::{self, integer, token},
+    },
     clock,
-    commit::{integer, token},
     errors::Outcome,
     row::{self, Row, Stored},
     session::Session,
@@ -26,11 +26,7 @@ pub(super) fn renew(session: &mut Session<'_>, request: &RenewRequest) -> Outcom
                 continue;
             }
         };
-        let later = [
-            raise(&mut document, "lease", "until", request.until),
-            raise(&mut document, "next", "at", request.until),
-        ];
-        if later.contains(&true) {
+        if document::renew(&mut document, request.until) {
             Row::new(id, &document)?.replace(session)?;
         }
         match integer(&document, "mail") {
@@ -39,19 +35,4 @@ pub(super) fn renew(session: &mut Session<'_>, request: &RenewRequest) -> Outcom
         }
     }
     Ok(renewed)
-}
-
-/// Sets the date in a part of the document, unless a later one is there, and tells whether it did.
-fn raise(document: &mut Document, part: &str, name: &str, date: DateTime) -> bool {
-    let place = document
-        .get_mut(part)
-        .and_then(Bson::as_document_mut)
-        .and_then(|part| part.get_mut(name));
-    match place {
-        Some(Bson::DateTime(old)) if *old < date => {
-            *old = date;
-            true
-        }
-        _ => false,
-    }
 }

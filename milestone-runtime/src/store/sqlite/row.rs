@@ -4,7 +4,9 @@ use bson::{Bson, Document, doc};
 use milestone_core::record::{MilestoneId, Unreadable};
 use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
 
-use super::{commit::integer, encode::encode, errors::Outcome, names::Database, session::Session};
+use super::{
+    super::document::integer, encode::encode, errors::Outcome, names::Database, session::Session,
+};
 
 /// The columns behind the id, in the order of the table.
 const COLUMNS: [&str; 10] = [

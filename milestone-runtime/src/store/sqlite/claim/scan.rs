@@ -8,6 +8,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Row, Rows};
 
 use crate::store::{
     ClaimRequest,
+    document::is_served,
     sqlite::{alive, errors::Outcome, row, session::Reading},
 };
 
@@ -134,17 +135,8 @@ impl<'a> Scan<'a> {
             let at = due
                 .get_datetime("at")
                 .is_ok_and(|at| *at <= self.request.now);
-            at && self.is_served(&due)
+            at && is_served(&due, self.request)
         })
-    }
-
-    fn is_served(&self, due: &Document) -> bool {
-        let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
-        let (Ok(queue), Ok(method)) = (due.get_str("queue"), due.get_str("method")) else {
-            return false;
-        };
-        has(&self.request.queues, queue)
-            && (method.is_empty() || has(&self.request.methods, method))
     }
 
     /// The dead workers that hold milestones.
@@ -184,7 +176,9 @@ impl<'a> Scan<'a> {
         let mut held = Vec::new();
         for entry in rows {
             let entry = entry?;
-            if !self.except.contains(&entry.key) && entry.due().any(|due| self.is_served(&due)) {
+            if !self.except.contains(&entry.key)
+                && entry.due().any(|due| is_served(&due, self.request))
+            {
                 held.push(entry);
             }
         }

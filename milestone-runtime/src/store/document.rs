@@ -1,0 +1,239 @@
+//! What the calls of a store do to one document, for stores that change documents in their own process.
+
+use std::sync::Arc;
+
+use bson::{Bson, DateTime, Document, doc};
+use milestone_core::{
+    lease,
+    limits::MAX_INBOX,
+    record::{Command, Lease, MilestoneRecord, Unreadable},
+};
+
+use super::{ClaimRequest, Commit, Committed, Sent, StoreError};
+
+/// The largest document, in bytes: that of a MongoDB server, so a milestone can be moved from one store to the other.
+pub(crate) const MAX_DOCUMENT: usize = 16 << 20;
+
+/// The most levels of a document.
+pub(crate) const MAX_LEVELS: usize = 180;
+
+/// The token of the lease, if there is one.
+pub(crate) fn token(document: &Document) -> Option<&str> {
+    document.get("lease")?.as_document()?.get_str("token").ok()
+}
+
+/// A whole number of any width.
+pub(crate) fn integer(document: &Document, name: &str) -> Option<i64> {
+    match document.get(name)? {
+        Bson::Int64(value) => Some(*value),
+        Bson::Int32(value) => Some(i64::from(*value)),
+        _ => None,
+    }
+}
+
+/// Gives the lease to a worker.
+pub(crate) fn claim(
+    document: &mut Document,
+    record: &mut MilestoneRecord,
+    request: &ClaimRequest,
+) -> Result<(), Unreadable> {
+    let lease = Lease {
+        owner: request.owner.clone(),
+        token: request.token.clone(),
+        since: request.now,
+        until: request.until,
+    };
+    let patch = lease::claim(record, lease);
+    record.rev += 1;
+    patch
+        .apply_to(document, record.rev)
+        .map_err(|error| Unreadable {
+            id: record.id.to_string(),
+            reason: error.to_string(),
+        })
+}
+
+/// Carries out a patch. `Err`: it is not to be stored, and that is why.
+pub(crate) fn commit(document: &mut Document, commit: &Commit) -> Result<(), Committed> {
+    let token = token(document);
+    let rev = integer(document, "rev");
+    let next = commit.rev.checked_add(1);
+    let is_holder = token == Some(commit.token.as_str());
+    if next.is_none() || rev != Some(commit.rev) || !is_holder {
+        // It may have been done before, by a call whose answer was lost.
+        let done = rev.is_some()
+            && rev == next
+            && (is_holder || (token.is_none() && commit.patch.releases()));
+        return Err(if done {
+            Committed::Done
+        } else {
+            Committed::Lost
+        });
+    }
+    if commit
+        .patch
+        .mail()
+        .is_some_and(|mail| integer(document, "mail").unwrap_or_default() != mail)
+    {
+        return Err(match MilestoneRecord::from_document(document.clone()) {
+            Ok(record) => Committed::Mail(Box::new(record)),
+            Err(_) => Committed::Lost,
+        });
+    }
+    commit
+        .patch
+        .apply_to(document, commit.rev + 1)
+        .map_err(|error| {
+            Committed::Refused(Arc::new(StoreError::Refused {
+                reason: error.to_string(),
+            }))
+        })
+}
+
+/// Prolongs the lease, never shortens it, and tells whether that changed anything.
+pub(crate) fn renew(document: &mut Document, until: DateTime) -> bool {
+    let later = [
+        raise(document, "lease", "until", until),
+        raise(document, "next", "at", until),
+    ];
+    later.contains(&true)
+}
+
+/// Sets the date in a part of the document, unless a later one is there, and tells whether it did.
+fn raise(document: &mut Document, part: &str, name: &str, date: DateTime) -> bool {
+    let place = document
+        .get_mut(part)
+        .and_then(Bson::as_document_mut)
+        .and_then(|part| part.get_mut(name));
+    match place {
+        Some(Bson::DateTime(old)) if *old < date => {
+            *old = date;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Puts a command into the inbox. `Ok(Err(..))`: the document is as it was, and that is the answer.
+pub(crate) fn send(
+    document: &mut Document,
+    command: &Command,
+) -> Result<Result<(), Sent>, StoreError> {
+    if has(document, "inbox", &command.id) || has(document, "answers", &command.id) {
+        return Ok(Err(Sent::Delivered));
+    }
+    let record = MilestoneRecord::from_document(document.clone())
+        .map_err(|error| StoreError::Other(error.to_string()))?;
+    if !command.order.accepted_in().contains(&record.state) {
+        return Ok(Err(Sent::Refused(record.state)));
+    }
+    if record.inbox.len() >= MAX_INBOX {
+        return Ok(Err(Sent::Full));
+    }
+    push(document, "inbox", encode(&record, command)?);
+    document.insert(
+        "mail",
+        integer(document, "mail")
+            .unwrap_or_default()
+            .saturating_add(1),
+    );
+    if record
+        .lease
+        .as_ref()
+        .is_none_or(|lease| lease.until <= command.at)
+    {
+        wake(document, &record, command.at);
+    }
+    Ok(Ok(()))
+}
+
+/// The command as the record's own codec writes it, which leaves the value in it as it is.
+fn encode(record: &MilestoneRecord, command: &Command) -> Result<Bson, StoreError> {
+    let refused = |reason: &str| StoreError::Refused {
+        reason: format!("the command `{}`: {reason}", command.id),
+    };
+    let carrier = MilestoneRecord {
+        inbox: vec![command.clone()],
+        ..record.clone()
+    };
+    let mut document = carrier
+        .to_document()
+        .map_err(|error| refused(&error.to_string()))?;
+    let inbox = document.get_array_mut("inbox").ok().and_then(Vec::pop);
+    inbox.ok_or_else(|| refused("it cannot be encoded"))
+}
+
+/// Makes it due for any worker that serves it.
+fn wake(document: &mut Document, record: &MilestoneRecord, at: DateTime) {
+    let queue = record.mail_queue();
+    let is_due = record
+        .due
+        .iter()
+        .any(|due| due.method.is_empty() && due.queue == queue && due.at <= at);
+    if !is_due {
+        push(
+            document,
+            "due",
+            doc! { "queue": queue, "at": at, "method": "" }.into(),
+        );
+    }
+    let at = record.next.as_ref().map_or(at, |next| next.at.min(at));
+    document.insert("next", doc! { "queue": queue, "at": at });
+}
+
+/// Whether the list has something of that id.
+fn has(document: &Document, list: &str, id: &str) -> bool {
+    let ids = document
+        .get_array(list)
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item.as_document()?.get_str("id").ok());
+    ids.into_iter().any(|other| other == id)
+}
+
+fn push(document: &mut Document, list: &str, item: Bson) {
+    match document.get_mut(list) {
+        Some(Bson::Array(items)) => items.push(item),
+        _ => {
+            document.insert(list, vec![item]);
+        }
+    }
+}
+
+/// Whether a `due` entry is for a worker of these queues and methods.
+pub(crate) fn is_served(due: &Document, request: &ClaimRequest) -> bool {
+    let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
+    let (Ok(queue), Ok(method)) = (due.get_str("queue"), due.get_str("method")) else {
+        return false;
+    };
+    has(&request.queues, queue) && (method.is_empty() || has(&request.methods, method))
+}
+
+pub(crate) fn has_labels(document: &Document, labels: &[(String, String)]) -> bool {
+    labels.iter().all(|(name, value)| {
+        let found = document
+            .get_document("labels")
+            .ok()
+            .and_then(|labels| labels.get_str(name).ok());
+        found == Some(value.as_str())
+    })
+}
+
+/// Whether it has more levels than it may. Without recursion, since what is too deep may be much too deep.
+pub(crate) fn is_too_deep(document: &Document) -> bool {
+    let mut rest: Vec<(&Bson, usize)> = document.values().map(|value| (value, 1)).collect();
+    while let Some((value, level)) = rest.pop() {
+        if level > MAX_LEVELS {
+            return true;
+        }
+        match value {
+            Bson::Document(inner) => rest.extend(inner.values().map(|value| (value, level + 1))),
+            Bson::Array(items) => rest.extend(items.iter().map(|value| (value, level + 1))),
+            Bson::JavaScriptCodeWithScope(code) => {
+                rest.extend(code.scope.values().map(|value| (value, level + 1)));
+            }
+            _ => {}
+        }
+    }
+    false
+}
