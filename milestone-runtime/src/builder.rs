@@ -15,7 +15,7 @@ use crate::{
     definition::TypeRegistration,
     engine::{Engine, Shared, body::install_panic_hook, clock::Clock, message::Message},
     error::Error,
-    executor::Executor,
+    executor::{Executor, Tasks},
     ids::worker_id,
     registry::{Method, Registry},
     runtime::{Inner, Runtime},
@@ -34,6 +34,8 @@ pub struct RuntimeBuilder {
     state_twice: Option<&'static str>,
     actions: Option<Vec<String>>,
     methods: Vec<Method>,
+    #[cfg(feature = "testing")]
+    process: Option<crate::testing::Process>,
 }
 
 /// How often a worker tells that it lives. It is for people only, so it is seldom.
@@ -50,6 +52,8 @@ impl RuntimeBuilder {
             state_twice: None,
             actions: None,
             methods: Vec::new(),
+            #[cfg(feature = "testing")]
+            process: None,
         }
     }
 
@@ -144,6 +148,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Runs everything on the executor of the caller, as a process that can be frozen and killed, see [`Process`](crate::testing::Process).
+    /// For simulations.
+    #[cfg(feature = "testing")]
+    pub fn process(mut self, process: &crate::testing::Process) -> Self {
+        self.process = Some(process.clone());
+        self
+    }
+
     /// Connects, checks everything that can be checked, and makes what the database lacks. Nothing runs before [`Runtime::spawn`] or
     /// [`Runtime::run_once`].
     ///
@@ -159,12 +171,7 @@ impl RuntimeBuilder {
         if !self.config.client {
             check_states(&registry, &self.states)?;
         }
-        let application = tokio::runtime::Handle::try_current().map_err(|_| Error::NoExecutor)?;
-        let executor = Arc::new(Executor::new().map_err(|error| {
-            Error::Store(crate::store::StoreError::Other(format!(
-                "the threads for the database cannot be started: {error}"
-            )))
-        })?);
+        let (executor, application) = self.executors()?;
         let (uri, collection, given) = (self.uri, self.collection, self.store);
         let opening = async move {
             let store = match given {
@@ -189,25 +196,26 @@ impl RuntimeBuilder {
             store,
             registry,
             states: Arc::new(self.states),
+            io: executor.tasks().clone(),
             application,
             missed_claims: std::sync::atomic::AtomicU64::new(0),
             config: self.config,
         });
         let (tell, inbox) = mpsc::unbounded_channel();
         let engine = Engine::new(Arc::clone(&shared), tell.clone(), inbox);
-        let engine = executor.handle().spawn(engine.run());
+        let engine = executor.tasks().spawn(engine.run());
         let worker = shared.worker.clone();
-        executor.handle().spawn(async move {
+        executor.tasks().spawn(async move {
             if engine.await.is_err_and(|error| error.is_panic()) {
                 tracing::error!(%worker, "the engine has panicked, which is a bug: this runtime is closed, and others take over when its leases end");
             }
         });
         executor
-            .handle()
+            .tasks()
             .spawn(hints(Arc::clone(&shared), tell.clone()));
         if !shared.config.client {
             executor
-                .handle()
+                .tasks()
                 .spawn(heartbeats(Arc::clone(&shared), tell.clone()));
         }
         Ok(Runtime::new(Inner {
@@ -218,6 +226,22 @@ impl RuntimeBuilder {
             works: AtomicBool::new(false),
             warned: AtomicBool::new(false),
         }))
+    }
+
+    /// Where the engine runs, and where actions run.
+    fn executors(&self) -> Result<(Arc<Executor>, Tasks), Error> {
+        let current = tokio::runtime::Handle::try_current().map_err(|_| Error::NoExecutor)?;
+        #[cfg(feature = "testing")]
+        if let Some(process) = &self.process {
+            let tasks = Tasks::of_process(current, process.clone());
+            return Ok((Arc::new(Executor::of(tasks.clone())), tasks));
+        }
+        let executor = Executor::new().map_err(|error| {
+            Error::Store(crate::store::StoreError::Other(format!(
+                "the threads for the database cannot be started: {error}"
+            )))
+        })?;
+        Ok((Arc::new(executor), Tasks::on(current)))
     }
 
     fn registry(&self) -> Result<Registry, Error> {

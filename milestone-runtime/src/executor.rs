@@ -3,13 +3,54 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use tokio::runtime::{Builder, Handle, Runtime as Tokio};
+use tokio::{
+    runtime::{Builder, Handle, Runtime as Tokio},
+    task::JoinHandle,
+};
 
 use crate::error::Error;
 
+/// Where tasks of a runtime run.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks {
+    handle: Handle,
+    #[cfg(feature = "testing")]
+    process: Option<crate::testing::Process>,
+}
+
+impl Tasks {
+    pub(crate) fn on(handle: Handle) -> Self {
+        Self {
+            handle,
+            #[cfg(feature = "testing")]
+            process: None,
+        }
+    }
+
+    /// In a process that is only simulated.
+    #[cfg(feature = "testing")]
+    pub(crate) fn of_process(handle: Handle, process: crate::testing::Process) -> Self {
+        Self {
+            handle,
+            process: Some(process),
+        }
+    }
+
+    pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        #[cfg(feature = "testing")]
+        if let Some(process) = &self.process {
+            return process.spawn(&self.handle, task);
+        }
+        self.handle.spawn(task)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Executor {
-    handle: Handle,
+    tasks: Tasks,
     tokio: Mutex<Option<Tokio>>,
 }
 
@@ -21,13 +62,22 @@ impl Executor {
             .enable_all()
             .build()?;
         Ok(Self {
-            handle: tokio.handle().clone(),
+            tasks: Tasks::on(tokio.handle().clone()),
             tokio: Mutex::new(Some(tokio)),
         })
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
+    /// One that has no threads of its own.
+    #[cfg(feature = "testing")]
+    pub(crate) fn of(tasks: Tasks) -> Self {
+        Self {
+            tasks,
+            tokio: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
     }
 
     /// Runs a call to its end, also if the returned future is dropped.
@@ -35,7 +85,7 @@ impl Executor {
         &self,
         call: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
-        self.handle.spawn(call).await.map_err(|_| Error::Closed)
+        self.tasks.spawn(call).await.map_err(|_| Error::Closed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The actions that a process can run, by their durable names: those of the binary, and those registered at run time.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     error::Error as StdError,
     fmt,
     panic::Location,
@@ -146,7 +146,7 @@ impl Registry {
         self.read().keys().cloned().collect()
     }
 
-    pub(crate) fn queues(&self) -> HashSet<String> {
+    pub(crate) fn queues(&self) -> BTreeSet<String> {
         self.read()
             .values()
             .filter_map(|method| method.options.queue.map(str::to_owned))

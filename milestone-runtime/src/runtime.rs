@@ -57,7 +57,7 @@ impl Drop for Inner {
         let store = Arc::clone(&self.shared.store);
         let worker = self.shared.worker.clone();
         let executor = Arc::clone(&self.executor);
-        self.executor.handle().spawn(async move {
+        self.executor.tasks().spawn(async move {
             if let Err(error) = store.retire(worker).await {
                 tracing::debug!(%error, "the worker's entry stays");
             }
@@ -201,7 +201,7 @@ impl Runtime {
         let timer = self
             .inner
             .executor
-            .handle()
+            .tasks()
             .spawn(async move { tokio::time::sleep(longest).await });
         let over = timer.abort_handle();
         let result = tokio::select! {

@@ -1,6 +1,6 @@
 //! A milestone that this worker holds: the document as it will be, and what is on its way to the database.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bson::{Bson, DateTime};
 use milestone_core::{
@@ -36,7 +36,7 @@ pub(super) struct Held {
     /// Collected while something is on its way.
     pub(super) pending: Change,
     /// The bodies that run, by their serial numbers.
-    pub(super) bodies: HashMap<Task, u64>,
+    pub(super) bodies: BTreeMap<Task, u64>,
     /// Attempts that are stored as begun, but whose bodies wait for a renewal of the lease.
     pub(super) waiting: Vec<(Task, i64)>,
     pub(super) parameters: Arc<Bson>,
@@ -70,7 +70,7 @@ impl Held {
             in_flight: None,
             flying: Change::default(),
             pending: Change::default(),
-            bodies: HashMap::new(),
+            bodies: BTreeMap::new(),
             waiting: Vec::new(),
             parameters: Arc::new(parameters),
             size,

@@ -16,7 +16,7 @@ mod renewals;
 mod watchers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -27,7 +27,6 @@ use milestone_core::{
     record::{MilestoneId, Status},
 };
 use tokio::{
-    runtime::Handle,
     sync::{mpsc, oneshot},
     task::AbortHandle,
     time::Instant,
@@ -40,7 +39,7 @@ use self::{
     pass::Pass,
     places::Places,
 };
-use crate::{action::States, config::Config, registry::Registry, store::Store};
+use crate::{action::States, config::Config, executor::Tasks, registry::Registry, store::Store};
 
 /// What the engine shares with the runtime's handles.
 #[derive(Debug)]
@@ -51,8 +50,10 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) states: Arc<States>,
     pub(crate) clock: Clock,
+    /// Where the engine runs, and its calls of the store.
+    pub(crate) io: Tasks,
     /// Where actions run.
-    pub(crate) application: Handle,
+    pub(crate) application: Tasks,
     /// Milestones that were seen as due but taken by another worker in between.
     pub(crate) missed_claims: AtomicU64,
 }
@@ -65,7 +66,7 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     tell: mpsc::UnboundedSender<Message>,
     inbox: mpsc::UnboundedReceiver<Message>,
-    held: HashMap<MilestoneId, Held>,
+    held: BTreeMap<MilestoneId, Held>,
     places: Places,
     /// Held milestones with something to run and no place for it, in the order in which they get one.
     queue: VecDeque<MilestoneId>,
@@ -106,9 +107,9 @@ pub(crate) struct Engine {
     watch_at: Instant,
     watch_wait: Duration,
     /// Milestones that could not be read, and were named in the log.
-    unreadable: HashSet<MilestoneId>,
+    unreadable: BTreeSet<MilestoneId>,
     /// Those of them that are left out of claims, until they are looked at again.
-    except: HashSet<MilestoneId>,
+    except: BTreeSet<MilestoneId>,
     closed: bool,
 }
 
@@ -137,7 +138,7 @@ impl Engine {
             shared,
             tell,
             inbox,
-            held: HashMap::new(),
+            held: BTreeMap::new(),
             queue: VecDeque::new(),
             turns: VecDeque::new(),
             dirty: VecDeque::new(),
@@ -163,8 +164,8 @@ impl Engine {
             watching: false,
             watch_at: now,
             watch_wait: Duration::ZERO,
-            unreadable: HashSet::new(),
-            except: HashSet::new(),
+            unreadable: BTreeSet::new(),
+            except: BTreeSet::new(),
             closed: false,
         }
     }
@@ -340,7 +341,7 @@ impl Engine {
         T: Send + 'static,
     {
         let tell = self.tell.clone();
-        tokio::spawn(async move {
+        self.shared.io.spawn(async move {
             let result = call.await;
             // Without the engine nobody wants to know.
             let _ = tell.send(done(result));
@@ -350,7 +351,7 @@ impl Engine {
     /// Tells the engine something later.
     fn later(&self, wait: Duration, message: Message) -> AbortHandle {
         let tell = self.tell.clone();
-        let timer = tokio::spawn(async move {
+        let timer = self.shared.io.spawn(async move {
             tokio::time::sleep(wait).await;
             let _ = tell.send(message);
         });
@@ -427,7 +428,7 @@ impl Engine {
         self.except.clear();
         let store = Arc::clone(&self.shared.store);
         let tell = self.tell.clone();
-        tokio::spawn(async move {
+        self.shared.io.spawn(async move {
             let asked = Instant::now();
             if let Ok(now) = store.now().await {
                 let _ = tell.send(Message::Time {

@@ -1,6 +1,6 @@
 //! One pass over all that is due, and its report.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use bson::{Bson, DateTime, Document};
 use milestone_core::record::{AttemptError, MilestoneId, MilestoneRecord, Status};
@@ -46,7 +46,7 @@ pub struct RunItem {
 pub(super) struct Pass {
     pub(super) cutoff: DateTime,
     pub(super) began: Instant,
-    pub(super) taken: HashMap<MilestoneId, Instant>,
+    pub(super) taken: BTreeMap<MilestoneId, Instant>,
     pub(super) exhausted: bool,
     report: RunReport,
     reply: Option<oneshot::Sender<RunReport>>,
@@ -57,7 +57,7 @@ impl Pass {
         Self {
             cutoff,
             began: Instant::now(),
-            taken: HashMap::new(),
+            taken: BTreeMap::new(),
             exhausted: false,
             report: RunReport::default(),
             reply: Some(reply),

@@ -1,7 +1,7 @@
 //! The places of a worker: who gets one, and what fills them.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -18,9 +18,9 @@ pub(super) struct Places {
     all: usize,
     taken: usize,
     by_method: HashMap<String, u32>,
-    pub(super) bodies: HashMap<u64, Body>,
+    pub(super) bodies: BTreeMap<u64, Body>,
     /// Bodies that were given up but have not ended: their actions do not begin here until they have.
-    disowned: HashMap<MilestoneId, HashSet<Task>>,
+    disowned: BTreeMap<MilestoneId, BTreeSet<Task>>,
     pub(super) serial: u64,
     /// Whether a method with a limit of its own has got a free place.
     limit_freed: bool,
@@ -47,8 +47,8 @@ impl Places {
             all,
             taken: 0,
             by_method: HashMap::new(),
-            bodies: HashMap::new(),
-            disowned: HashMap::new(),
+            bodies: BTreeMap::new(),
+            disowned: BTreeMap::new(),
             serial: 0,
             limit_freed: false,
         }
