@@ -1,7 +1,7 @@
 //! A store that fails when a test wants it to.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
@@ -22,6 +22,20 @@ pub struct Flaky {
     calls: AtomicUsize,
     /// One call of so many is lost; 0 is none.
     lost: AtomicUsize,
+    /// How many calls that may write there have been.
+    writes: AtomicUsize,
+    cut: Mutex<Option<Cut>>,
+    /// Whether the reply of the next claim that takes something is lost.
+    lose_claim: AtomicBool,
+}
+
+/// Where a worker dies: before or after its n-th call that may write arrives, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The number of the call.
+    pub at: usize,
+    /// Whether that call still arrives, and only its reply is lost.
+    pub arrives: bool,
 }
 
 impl Flaky {
@@ -32,7 +46,30 @@ impl Flaky {
             away: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
+            writes: AtomicUsize::new(0),
+            cut: Mutex::new(None),
+            lose_claim: AtomicBool::new(false),
         })
+    }
+
+    /// From that write on nothing arrives any more, as if the process were dead.
+    pub fn cut(&self, cut: Cut) {
+        *self.cut.lock().unwrap_or_else(PoisonError::into_inner) = Some(cut);
+    }
+
+    /// Whether the cut has come.
+    pub fn is_cut(&self) -> bool {
+        self.away.load(Ordering::SeqCst)
+    }
+
+    /// Loses the reply of the next claim that takes something.
+    pub fn lose_next_claim(&self) {
+        self.lose_claim.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the claim whose reply is to be lost is still to come.
+    pub fn has_claim_to_lose(&self) -> bool {
+        self.lose_claim.load(Ordering::SeqCst)
     }
 
     /// From now on no call arrives, or all of them do again.
@@ -48,6 +85,27 @@ impl Flaky {
     /// How many calls there have been.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
+    }
+
+    /// A call that may write.
+    fn writing<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move {
+            let count = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+            let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+            let cut = cut.filter(|cut| cut.at == count);
+            if cut.is_some_and(|cut| !cut.arrives) {
+                self.away(true);
+            }
+            let reply = self.failing(call).await?;
+            if cut.is_some() {
+                self.away(true);
+                return Err(StoreError::Other("the reply is lost".to_owned()));
+            }
+            Ok(reply)
+        })
     }
 
     fn failing<'a, T: Send + 'a>(
@@ -83,23 +141,29 @@ impl Store for Flaky {
     }
 
     fn insert(&self, batch: Vec<Arc<MilestoneRecord>>) -> StoreFuture<'_, Vec<Insertion>> {
-        self.failing(|store| store.insert(batch))
+        self.writing(|store| store.insert(batch))
     }
 
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        self.failing(|store| store.claim(request))
+        Box::pin(async move {
+            let claimed = self.writing(|store| store.claim(request)).await?;
+            if !claimed.records.is_empty() && self.lose_claim.swap(false, Ordering::SeqCst) {
+                return Err(StoreError::Other("the reply is lost".to_owned()));
+            }
+            Ok(claimed)
+        })
     }
 
     fn commit(&self, batch: Vec<Commit>) -> StoreFuture<'_, Vec<Committed>> {
-        self.failing(|store| store.commit(batch))
+        self.writing(|store| store.commit(batch))
     }
 
     fn renew(&self, request: RenewRequest) -> StoreFuture<'_, Renewed> {
-        self.failing(|store| store.renew(request))
+        self.writing(|store| store.renew(request))
     }
 
     fn send(&self, id: MilestoneId, command: Command) -> StoreFuture<'_, Sent> {
-        self.failing(|store| store.send(id, command))
+        self.writing(|store| store.send(id, command))
     }
 
     fn get(

@@ -1,5 +1,6 @@
 //! What the tests have in common.
 
+pub mod checker;
 pub mod flaky;
 pub mod ledger;
 pub mod logs;

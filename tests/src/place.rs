@@ -2,8 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use milestone_runtime::{
     Runtime, RuntimeBuilder,
+    core::record::MilestoneId,
     store::{
         Store,
         mongodb::{DEFAULT_COLLECTION, MongoStore},
@@ -91,6 +93,67 @@ impl Place {
         }
     }
 
+    /// Puts a document in its place as it is, whatever it says; one of the same `_id` is replaced.
+    ///
+    /// # Panics
+    /// If it cannot be.
+    pub async fn plant(&self, document: Document) {
+        match &*self.inner {
+            Inner::Memory(store) => store.plant(document).await.expect("it is planted"),
+            Inner::Sqlite(_) => {
+                let store = self.file();
+                store.open().await.expect("the store opens");
+                store.plant(document).await.expect("it is planted");
+            }
+            Inner::MongoDb(scratch) => {
+                let id = document.get("_id").cloned().expect("an _id");
+                let raw = RawDocumentBuf::try_from(&document).expect("BSON");
+                scratch
+                    .database()
+                    .collection::<RawDocumentBuf>(DEFAULT_COLLECTION)
+                    .replace_one(doc! { "_id": id }, raw)
+                    .upsert(true)
+                    .await
+                    .expect("it is planted");
+            }
+        }
+    }
+
+    /// Reads a document as it is stored.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub async fn raw(&self, id: impl Into<MilestoneId>) -> Option<Document> {
+        let id = id.into();
+        match &*self.inner {
+            Inner::Memory(store) => store.raw(id).await.expect("it is read"),
+            Inner::Sqlite(_) => {
+                let store = self.file();
+                store.open().await.expect("the store opens");
+                store.raw(id).await.expect("it is read")
+            }
+            Inner::MongoDb(scratch) => {
+                let collection = scratch
+                    .database()
+                    .collection::<RawDocumentBuf>(DEFAULT_COLLECTION);
+                let found = collection.find_one(doc! { "_id": Bson::from(id) }).await;
+                // Not by serde, which would take some values for extended JSON.
+                found
+                    .expect("it is read")
+                    .map(|raw| Document::try_from(&*raw).expect("BSON"))
+            }
+        }
+    }
+
+    /// The file of the place as a store of its own, as another process has it.
+    fn file(&self) -> SqliteStore {
+        let Inner::Sqlite(folder) = &*self.inner else {
+            unreachable!("only asked where there is a file")
+        };
+        SqliteStore::open_file(folder.path().join("bank.db"), DEFAULT_COLLECTION)
+            .expect("a store in a file")
+    }
+
     /// The store, opened on the runtime of the test.
     ///
     /// # Panics
@@ -98,10 +161,7 @@ impl Place {
     pub async fn store(&self) -> Arc<dyn Store> {
         let store: Arc<dyn Store> = match &*self.inner {
             Inner::Memory(store) => Arc::<SqliteStore>::clone(store),
-            Inner::Sqlite(folder) => Arc::new(
-                SqliteStore::open_file(folder.path().join("bank.db"), DEFAULT_COLLECTION)
-                    .expect("a store in a file"),
-            ),
+            Inner::Sqlite(_) => Arc::new(self.file()),
             Inner::MongoDb(_) => {
                 Arc::new(MongoStore::from_uri(&self.uri(), None).expect("a store on a server"))
             }
@@ -148,18 +208,34 @@ pub fn run<F: Future<Output = ()>>(kind: Kind, body: impl FnOnce(Place) -> F) {
     run_async(async move { body(Place::new(kind).await).await });
 }
 
+/// As [`run`], for a test that may take longer than the others.
+///
+/// # Panics
+/// If the body takes longer than it may.
+pub fn run_within<F: Future<Output = ()>>(
+    patience: Duration,
+    kind: Kind,
+    body: impl FnOnce(Place) -> F,
+) {
+    block_on(patience, async move { body(Place::new(kind).await).await });
+}
+
 /// Runs the body of a test that brings its own place.
 ///
 /// # Panics
 /// If the body takes too long.
 pub fn run_async(body: impl Future<Output = ()>) {
+    block_on(PATIENCE, body);
+}
+
+fn block_on(patience: Duration, body: impl Future<Output = ()>) {
     let tokio = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a tokio runtime");
     tokio.block_on(async {
-        tokio::time::timeout(PATIENCE, body)
+        tokio::time::timeout(patience, body)
             .await
             .expect("the test hangs");
     });

@@ -29,8 +29,8 @@ on_stores!(memory, sqlite, mongodb:
     s18_without_the_method_it_waits_and_says_for_what,
     s18_a_worker_without_the_method_leaves_it_alone,
     s27_stored_and_failed,
-    twenty_tasks_start_one_id,
-    an_id_is_taken_by_another_milestone,
+    f15_twenty_tasks_start_one_id,
+    f15_an_id_is_taken_by_another_milestone,
     many_are_started_in_one_call,
     values_that_bson_cannot_hold,
     parameters_over_the_limit,
@@ -237,7 +237,7 @@ async fn s27_stored_and_failed(place: Place) {
     assert_eq!(handle.status().await.unwrap(), Status::Failed);
 }
 
-async fn twenty_tasks_start_one_id(place: Place) {
+async fn f15_twenty_tasks_start_one_id(place: Place) {
     let ledger = Ledger::new();
     let runtime = place
         .builder()
@@ -273,7 +273,7 @@ async fn twenty_tasks_start_one_id(place: Place) {
     assert_eq!(runtime.count(Filter::new()).await.unwrap(), 1);
 }
 
-async fn an_id_is_taken_by_another_milestone(place: Place) {
+async fn f15_an_id_is_taken_by_another_milestone(place: Place) {
     let runtime = place.builder().build().await.unwrap();
     runtime
         .start("transfer", "debit", [1, 2])

@@ -111,6 +111,11 @@ impl Held {
             && self.pending.begins.is_empty()
     }
 
+    /// Whether nothing of it runs, and something would if there were a place or if it were its turn.
+    pub(super) fn waits(&self) -> bool {
+        self.queued && !self.is_closing() && self.is_idle() && self.replay.is_empty()
+    }
+
     /// Puts what is planned on its way.
     pub(super) fn take_commit(&mut self) -> Option<Commit> {
         if self.in_flight.is_some() || self.pending.patch.is_empty() {

@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use milestone_core::record::MilestoneId;
+use milestone_core::{machine::Event, record::MilestoneId};
 use tokio::time::Instant;
 
-use super::{Engine, message::Message};
+use super::{Engine, held::Held, message::Message};
 use crate::store::{RenewRequest, Renewed, StoreError};
 
 impl Engine {
@@ -21,11 +21,17 @@ impl Engine {
         if self.renewing || self.held.is_empty() || Instant::now() < self.renew_at {
             return;
         }
-        let holds = self
+        self.hand_back_waiting();
+        let holds: Vec<_> = self
             .held
             .values()
+            .filter(|held| !held.waits())
             .map(|held| (held.id().clone(), held.token.clone()))
             .collect();
+        self.renew_at = Instant::now() + self.shared.config.lease / 3;
+        if holds.is_empty() {
+            return;
+        }
         let until = self.shared.clock.in_future(self.shared.config.lease);
         let request = RenewRequest {
             owner: self.shared.worker.clone(),
@@ -33,7 +39,6 @@ impl Engine {
             until,
         };
         self.renewing = true;
-        self.renew_at = Instant::now() + self.shared.config.lease / 3;
         let store = Arc::clone(&self.shared.store);
         let asked = Instant::now();
         let copy = request.clone();
@@ -44,6 +49,35 @@ impl Engine {
                 result,
             }
         });
+    }
+
+    /// The lease of a milestone of which nothing runs is not extended: one that has waited for a place or for its turn for a while is handed
+    /// back, since another worker may have one. Those of a pass stay, since the pass is to run them.
+    fn hand_back_waiting(&mut self) {
+        if !self.serving || !self.passes.is_empty() {
+            return;
+        }
+        let (now, limits) = (self.now(), self.shared.config.limits);
+        let fresh = i64::try_from((self.shared.config.lease * 3 / 4).as_millis()).unwrap_or(0);
+        let is_fresh = |held: &Held| held.until.timestamp_millis() - now.timestamp_millis() > fresh;
+        let places = &self.places;
+        for (id, held) in &mut self.held {
+            if !held.waits() || is_fresh(held) || places.has_disowned(id) {
+                continue;
+            }
+            held.queued = false;
+            if let Err(error) = held.plan(Event::HandBack, now, &limits) {
+                tracing::warn!(milestone = %id, %error, "a milestone that waits cannot be handed back");
+            } else if !held.dirty {
+                held.dirty = true;
+                self.dirty.push_back(id.clone());
+            }
+        }
+        let held = &self.held;
+        let still = |id: &MilestoneId| held.get(id).is_some_and(|held| held.queued);
+        self.queue.retain(still);
+        self.turns.retain(still);
+        self.send_commits();
     }
 
     pub(super) fn renewed(

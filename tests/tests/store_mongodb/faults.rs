@@ -263,7 +263,7 @@ async fn an_insert_without_a_majority_is_an_error() {
 }
 
 #[tokio::test]
-async fn duplicates_are_recognised_in_every_shape() {
+async fn f20_duplicates_are_recognised_in_every_shape() {
     let bench = Bench::new().await;
     bench.insert(bench.record("there")).await;
     let batch = || {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_keys_have_three_codes() {
+    fn f20_duplicate_keys_have_three_codes() {
         assert!(is_duplicate(11000) && is_duplicate(11001) && is_duplicate(12582));
         assert!(!is_duplicate(112));
     }

@@ -236,6 +236,29 @@ mod tests {
     }
 
     #[test]
+    fn f20_a_duplicate_key_is_recognised_in_every_shape() {
+        let write: mongodb::error::WriteError =
+            bson::deserialize_from_document(doc! { "code": 11000, "errmsg": "E11000" }).unwrap();
+        let command: mongodb::error::CommandError = bson::deserialize_from_document(
+            doc! { "code": 11001, "codeName": "DuplicateKey", "errmsg": "E11001" },
+        )
+        .unwrap();
+        let shapes = [
+            ErrorKind::Write(mongodb::error::WriteFailure::WriteError(write)),
+            ErrorKind::Command(command),
+        ];
+        for shape in shapes {
+            let fate = whole(&Error::from(shape.clone())).expect("it is about the document");
+            assert!(matches!(fate(String::new()), Fate::Duplicate(_)), "{shape}");
+        }
+        // In a command with many documents, those beside it are stored.
+        let many =
+            failed(doc! { "writeErrors": [{ "index": 0, "code": 12582, "errmsg": "E12582" }] });
+        let fates = fates(&many, 2).expect("each has one");
+        assert!(matches!(fates[..], [Fate::Duplicate(_), Fate::Stored]));
+    }
+
+    #[test]
     fn what_could_go_well_later_is_unknown() {
         assert_eq!(
             fates(
