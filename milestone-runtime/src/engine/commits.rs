@@ -11,7 +11,7 @@ use milestone_core::{
 use super::{
     Engine,
     held::{Change, Held},
-    message::Message,
+    message::{Message, Sent},
     method_of,
 };
 use crate::store::{Commit, Committed, StoreError};
@@ -29,7 +29,6 @@ impl Engine {
     pub(super) fn send_commits(&mut self) {
         while self.commits < COMMANDS && !self.dirty.is_empty() {
             let mut batch = Vec::new();
-            let mut ids = Vec::new();
             while batch.len() < BATCH {
                 let Some(id) = self.dirty.pop_front() else {
                     break;
@@ -40,19 +39,18 @@ impl Engine {
                 held.dirty = false;
                 if let Some(commit) = held.take_commit() {
                     batch.push(commit);
-                    ids.push(id);
                 }
             }
             if batch.is_empty() {
                 return;
             }
-            self.send_batch(ids, batch);
+            self.send_batch(batch);
         }
     }
 
     pub(super) fn committed(
         &mut self,
-        ids: Vec<MilestoneId>,
+        sent: Vec<Sent>,
         result: Result<Vec<Committed>, StoreError>,
     ) {
         self.commits -= 1;
@@ -60,13 +58,13 @@ impl Engine {
         match result {
             Ok(results) => {
                 let mut why = None;
-                for (id, result) in ids.into_iter().zip(results) {
+                for (sent, result) in sent.into_iter().zip(results) {
                     match result {
                         Committed::Unknown(error) => {
                             why = Some(error);
-                            unknown.push(id);
+                            unknown.push(sent);
                         }
-                        result => self.settle(&id, result),
+                        result => self.settle(&sent, result),
                     }
                 }
                 if let Some(error) = why {
@@ -75,20 +73,28 @@ impl Engine {
                     self.successful_call();
                 }
             }
-            Err(error) => self.retry_commits(ids, &error),
+            Err(error) => self.retry_commits(sent, &error),
         }
     }
 
     /// Nobody knows what became of them, so they are sent again after a while.
-    fn retry_commits(&mut self, ids: Vec<MilestoneId>, error: &dyn std::fmt::Display) {
+    fn retry_commits(&mut self, sent: Vec<Sent>, error: &dyn std::fmt::Display) {
         let wait = self.failed_call("a commit", error);
-        self.later(wait, Message::CommitAgain { ids });
+        self.later(wait, Message::CommitAgain { sent });
     }
 
-    fn settle(&mut self, id: &MilestoneId, result: Committed) {
+    fn settle(&mut self, sent: &Sent, result: Committed) {
+        let id = &sent.id;
         let Some(held) = self.held.get_mut(id) else {
             return;
         };
+        if !held
+            .in_flight
+            .as_ref()
+            .is_some_and(|commit| sent.is(commit))
+        {
+            return;
+        }
         match result {
             Committed::Done => self.done(id),
             Committed::Lost => self.lost(id),
@@ -111,22 +117,23 @@ impl Engine {
     }
 
     /// The same commits again, byte for byte.
-    pub(super) fn commit_again(&mut self, ids: Vec<MilestoneId>) {
-        let commits = ids.into_iter().filter_map(|id| {
-            let commit = self.held.get(&id)?.in_flight.clone()?;
-            Some((id, commit))
+    pub(super) fn commit_again(&mut self, sent: &[Sent]) {
+        let commits = sent.iter().filter_map(|sent| {
+            let commit = self.held.get(&sent.id)?.in_flight.as_ref()?;
+            sent.is(commit).then(|| commit.clone())
         });
-        let (ids, batch): (Vec<_>, Vec<_>) = commits.unzip();
+        let batch: Vec<_> = commits.collect();
         if !batch.is_empty() {
-            self.send_batch(ids, batch);
+            self.send_batch(batch);
         }
     }
 
-    fn send_batch(&mut self, ids: Vec<MilestoneId>, batch: Vec<Commit>) {
+    fn send_batch(&mut self, batch: Vec<Commit>) {
         self.commits += 1;
+        let sent = batch.iter().map(Sent::from).collect();
         let store = Arc::clone(&self.shared.store);
         self.call(async move { store.commit(batch).await }, |result| {
-            Message::Committed { ids, result }
+            Message::Committed { sent, result }
         });
     }
 
@@ -268,6 +275,10 @@ impl Engine {
 
     /// Reads a milestone, for its mail or to plan it anew.
     pub(super) fn fetch(&mut self, id: &MilestoneId, anew: bool) {
+        let Some(held) = self.held.get(id) else {
+            return;
+        };
+        let token = held.token.clone();
         let store = Arc::clone(&self.shared.store);
         let wanted = id.clone();
         let id = id.clone();
@@ -278,15 +289,25 @@ impl Engine {
                 None => Ok(None),
             }
         };
-        self.call(read, move |result| Message::Fetched { id, anew, result });
+        self.call(read, move |result| Message::Fetched {
+            id,
+            token,
+            anew,
+            result,
+        });
     }
 
     pub(super) fn fetched(
         &mut self,
         id: &MilestoneId,
+        token: &str,
         anew: bool,
         result: Result<Option<Box<MilestoneRecord>>, StoreError>,
     ) {
+        // What was read for an earlier lease says nothing of this one.
+        if self.held.get(id).is_none_or(|held| held.token != token) {
+            return;
+        }
         match result {
             Ok(None) => self.lost(id),
             Ok(Some(record)) if anew => self.after_refusal(id, *record),
@@ -303,8 +324,13 @@ impl Engine {
                         .await
                         .map(|mut found| found.pop().and_then(Result::ok).map(Box::new))
                 };
-                let id = id.clone();
-                self.call(read, move |result| Message::Fetched { id, anew, result });
+                let (id, token) = (id.clone(), token.to_owned());
+                self.call(read, move |result| Message::Fetched {
+                    id,
+                    token,
+                    anew,
+                    result,
+                });
             }
             // The next renewal tells of the mail again.
             Err(error) => {

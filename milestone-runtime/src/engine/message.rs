@@ -10,7 +10,7 @@ use super::pass::RunReport;
 use crate::{
     action::Failure,
     start::StartError,
-    store::{Claimed, Committed, Insertion, RenewRequest, Renewed, StoreError},
+    store::{Claimed, Commit, Committed, Insertion, RenewRequest, Renewed, StoreError},
 };
 
 pub(crate) enum Message {
@@ -52,11 +52,11 @@ pub(crate) enum Message {
         result: Result<Claimed, StoreError>,
     },
     Committed {
-        ids: Vec<MilestoneId>,
+        sent: Vec<Sent>,
         result: Result<Vec<Committed>, StoreError>,
     },
     /// Commits whose fate is unknown are made again.
-    CommitAgain { ids: Vec<MilestoneId> },
+    CommitAgain { sent: Vec<Sent> },
     Renewed {
         request: RenewRequest,
         round_trip: Duration,
@@ -65,6 +65,8 @@ pub(crate) enum Message {
     /// A milestone was read, for its mail or to begin anew after a patch was refused.
     Fetched {
         id: MilestoneId,
+        /// The token of the lease under which it was held then.
+        token: String,
         anew: bool,
         result: Result<Option<Box<MilestoneRecord>>, StoreError>,
     },
@@ -88,6 +90,30 @@ pub(crate) enum Message {
     Hint,
     /// The runtime is gone.
     Close,
+}
+
+/// A commit that was sent. By the time of its reply the worker may have lost the milestone and taken it again, and may have sent another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) id: MilestoneId,
+    pub(crate) token: String,
+    pub(crate) rev: i64,
+}
+
+impl Sent {
+    pub(crate) fn is(&self, commit: &Commit) -> bool {
+        (&self.id, &self.token, self.rev) == (&commit.id, &commit.token, commit.rev)
+    }
+}
+
+impl From<&Commit> for Sent {
+    fn from(commit: &Commit) -> Self {
+        Self {
+            id: commit.id.clone(),
+            token: commit.token.clone(),
+            rev: commit.rev,
+        }
+    }
 }
 
 /// Whoever waits for a milestone to end.

@@ -13,7 +13,10 @@ use milestone_core::{
     patch::size_of_value,
     record::{Command, MilestoneId, MilestoneRecord, Unreadable},
 };
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::Instant,
+};
 
 use crate::store::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
@@ -33,7 +36,8 @@ const BEGIN: i64 = 1_700_000_000_000;
 pub struct MemoryStore {
     began: Instant,
     data: Mutex<Data>,
-    hints: watch::Sender<()>,
+    /// It wakes those who listen in the order in which they came.
+    hints: broadcast::Sender<()>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +68,7 @@ impl MemoryStore {
         Self {
             began: Instant::now(),
             data: Mutex::default(),
-            hints: watch::Sender::new(()),
+            hints: broadcast::Sender::new(1),
         }
     }
 
@@ -95,7 +99,8 @@ impl MemoryStore {
     }
 
     fn hint(&self) {
-        self.hints.send_replace(());
+        // Nobody may listen.
+        let _ = self.hints.send(());
     }
 
     fn insert_one(&self, record: &MilestoneRecord) -> Insertion {
@@ -263,7 +268,10 @@ impl Store for MemoryStore {
 
     fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
         let hints = futures_util::stream::unfold(self.hints.subscribe(), |mut hints| async move {
-            hints.changed().await.ok().map(|()| ((), hints))
+            match hints.recv().await {
+                Ok(()) | Err(RecvError::Lagged(_)) => Some(((), hints)),
+                Err(RecvError::Closed) => None,
+            }
         });
         ready(Ok(Some(Box::pin(hints))))
     }

@@ -22,7 +22,7 @@ use tokio::{
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
-/// use milestone_runtime::{Action, Method, prelude::*, testing::{MemoryStore, Process}};
+/// use milestone_runtime::{Method, action::Options, dynamic::Action, prelude::*, testing::{MemoryStore, Process}};
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> anyhow::Result<()> {
@@ -33,7 +33,7 @@ use tokio::{
 ///         Ok::<_, ActionError>("hello")
 ///     });
 ///     Runtime::builder("memory:").store(Arc::<MemoryStore>::clone(&store)).process(process)
-///         .actions(std::iter::empty::<String>()).register(greet.options(milestone_runtime::action::Options::idempotent()))
+///         .actions(std::iter::empty::<String>()).register(greet.options(Options::idempotent()))
 /// };
 /// let (first, second) = (Process::new(), Process::new());
 /// let (one, two) = (worker(&first).build().await?, worker(&second).build().await?);
