@@ -178,10 +178,11 @@ impl RuntimeBuilder {
                 Some(store) => store,
                 None => uri::store(&uri, &collection)?,
             };
+            let asked = tokio::time::Instant::now();
             let info = store.open().await?;
-            Ok::<_, crate::store::StoreError>((store, info))
+            Ok::<_, crate::store::StoreError>((store, Clock::new(info.now, asked.elapsed()), info))
         };
-        let (store, info) = executor.run(opening).await??;
+        let (store, clock, info) = executor.run(opening).await??;
         install_panic_hook();
         let worker = worker_id(&self.config.name);
         let methods = registry.names();
@@ -191,7 +192,7 @@ impl RuntimeBuilder {
             tracing::info!(%worker, server = %info.description, actions = %methods.join(", "), "a worker is ready");
         }
         let shared = Arc::new(Shared {
-            clock: Clock::new(info.now),
+            clock,
             worker,
             store,
             registry,

@@ -13,7 +13,8 @@ impl Engine {
     pub(super) fn is_live(&self, id: &MilestoneId) -> bool {
         let margin = i64::try_from((self.shared.config.lease / 10).as_millis()).unwrap_or(0);
         self.held.get(id).is_some_and(|held| {
-            self.now().timestamp_millis() < held.until.timestamp_millis() - margin
+            let latest = self.shared.clock.latest().timestamp_millis();
+            latest < held.until.timestamp_millis() - margin
         })
     }
 
