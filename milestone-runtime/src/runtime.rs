@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    action::to_value,
+    action::{from_value, to_value},
     builder::RuntimeBuilder,
     definition::{Definition, Graph, Milestone, Yields},
     dynamic::Action,
@@ -424,5 +424,5 @@ fn decode_ends<O: DeserializeOwned>(record: &MilestoneRecord) -> Result<O, Strin
         1 => outputs.remove(0),
         _ => Bson::Array(outputs),
     };
-    bson::deserialize_from_bson(value).map_err(|error| error.to_string())
+    from_value(&value).map_err(|error| error.to_string())
 }

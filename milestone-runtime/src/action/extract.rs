@@ -2,9 +2,9 @@
 
 use std::{any::TypeId, any::type_name, ops::Deref, sync::Arc};
 
-use bson::Bson;
+use bson::{Bson, doc};
 use milestone_core::graph::Input;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Action, ActionError, Call, Context};
 
@@ -116,9 +116,21 @@ impl Extract for Context {
     }
 }
 
+/// A stored value as a type. It goes by its bytes, as [`super::to_value`] does: bson's other way takes maps for extended JSON, and asks types
+/// such as an address for their form for people, which is not the one that is stored.
+pub(crate) fn from_value<T: DeserializeOwned>(value: &Bson) -> Result<T, bson::error::Error> {
+    #[derive(Deserialize)]
+    struct Wrapped<V> {
+        value: V,
+    }
+    let bytes = doc! { "value": value.clone() }.to_vec()?;
+    let wrapped: Wrapped<T> = bson::deserialize_from_slice(&bytes)?;
+    Ok(wrapped.value)
+}
+
 #[track_caller]
 pub(super) fn decode<T: DeserializeOwned>(value: &Bson, what: &str) -> Result<T, ActionError> {
-    bson::deserialize_from_bson(value.clone()).map_err(|error| {
+    from_value(value).map_err(|error| {
         ActionError::fatal(format!(
             "the stored {what} does not fit `{}`: {error}",
             type_name::<T>()

@@ -6,6 +6,7 @@ mod error;
 mod extract;
 mod returned;
 mod stack;
+mod strict;
 
 use std::panic::Location;
 
@@ -14,6 +15,7 @@ pub(crate) use call::{CallInner, Seen, States};
 pub use context::Context;
 pub(crate) use context::ContextInner;
 pub use error::{ActionError, OrFail};
+pub(crate) use extract::from_value;
 pub use extract::{Extract, Output, Params, State};
 pub use milestone_core::{
     graph::Input,

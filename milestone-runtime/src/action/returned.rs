@@ -11,7 +11,11 @@ use bson::{Bson, Document};
 use milestone_core::record::{AttemptError, AttemptKind};
 use serde::Serialize;
 
-use super::{ActionError, stack::readable};
+use super::{
+    ActionError,
+    stack::readable,
+    strict::{Strict, Trail},
+};
 
 /// An attempt that failed: the error as it is stored, and what it asks for.
 #[derive(Clone, Debug, Default)]
@@ -95,15 +99,29 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + 'static> IntoFailure for E {
     }
 }
 
+/// Why a value cannot be stored.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{reason}", place.as_ref().map(|place| format!("at `{place}`: ")).unwrap_or_default())]
+pub(crate) struct Unstorable {
+    place: Option<String>,
+    reason: String,
+}
+
 /// A value as it is stored. It goes by its bytes, since bson's other way takes a map such as `{ "$oid": ".." }` for extended JSON and makes
 /// another value of it.
-pub(crate) fn to_value<T: Serialize>(value: &T) -> Result<Bson, bson::error::Error> {
+pub(crate) fn to_value<T: Serialize>(value: &T) -> Result<Bson, Unstorable> {
     #[derive(Serialize)]
-    struct Wrapped<'v, T> {
-        value: &'v T,
+    struct Wrapped<V> {
+        value: V,
     }
-    let bytes = bson::serialize_to_vec(&Wrapped { value })?;
-    let mut document = Document::from_reader(bytes.as_slice())?;
+    let trail = Trail::default();
+    let strict = Strict::new(value, &trail);
+    let read = bson::serialize_to_vec(&Wrapped { value: strict })
+        .and_then(|bytes| Document::from_reader(bytes.as_slice()));
+    let mut document = read.map_err(|error| Unstorable {
+        place: trail.place(),
+        reason: error.message.unwrap_or_else(|| error.kind.to_string()),
+    })?;
     Ok(document.remove("value").unwrap_or(Bson::Null))
 }
 
@@ -113,7 +131,7 @@ pub(crate) fn encode<T: Serialize>(output: &T) -> Result<Bson, Failure> {
         error: Box::new(AttemptError {
             kind: "UnstorableOutput".to_owned(),
             message: format!(
-                "the action took effect, but BSON cannot hold its output of type `{}`: {error}",
+                "BSON cannot hold its output of type `{}`: {error}",
                 type_name::<T>()
             ),
             ..AttemptError::default()

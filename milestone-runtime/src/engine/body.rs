@@ -66,13 +66,21 @@ pub(crate) async fn run(mut guard: Guard, function: Function, call: Call) {
     if !guard.start.begin() {
         return;
     }
-    guard.result = Some(
-        Caught {
-            function: Some((function, call)),
-            future: None,
-        }
-        .await,
-    );
+    let action = call.context().action().to_owned();
+    let mut result = Caught {
+        function: Some((function, call)),
+        future: None,
+    }
+    .await;
+    if let Err(failure) = &mut result
+        && failure.kind == Some(AttemptKind::Refused)
+    {
+        // What refuses an output knows neither whose it is nor what follows.
+        let reason = &failure.error.message;
+        failure.error.message =
+            format!("`{action}` took effect, but {reason}; it is not run again");
+    }
+    guard.result = Some(result);
 }
 
 /// Whether a body has begun: its executor begins it, or the engine revokes it before; one of them is first.

@@ -5,3 +5,4 @@
 mod duplicates;
 mod leases;
 mod support;
+mod values;
