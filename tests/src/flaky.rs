@@ -13,6 +13,7 @@ use milestone_runtime::{
         RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
     },
 };
+use tokio::sync::watch;
 
 /// A store in front of another one, whose calls fail on demand.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub struct Flaky {
     cut: Mutex<Option<Cut>>,
     /// Whether the reply of the next claim that takes something is lost.
     lose_claim: AtomicBool,
+    /// Whether commits, carried out, wait with their replies.
+    replies_wait: watch::Sender<bool>,
+    /// How many replies wait or have waited.
+    waited: AtomicUsize,
 }
 
 /// Where a worker dies: before or after its n-th call that may write arrives, counted from 1.
@@ -49,7 +54,19 @@ impl Flaky {
             writes: AtomicUsize::new(0),
             cut: Mutex::new(None),
             lose_claim: AtomicBool::new(false),
+            replies_wait: watch::Sender::new(false),
+            waited: AtomicUsize::new(0),
         })
+    }
+
+    /// From now on the replies of commits wait, or all of them come.
+    pub fn hold_replies(&self, hold: bool) {
+        self.replies_wait.send_replace(hold);
+    }
+
+    /// How many replies wait or have waited.
+    pub fn replies_held(&self) -> usize {
+        self.waited.load(Ordering::SeqCst)
     }
 
     /// From that write on nothing arrives any more, as if the process were dead.
@@ -155,7 +172,16 @@ impl Store for Flaky {
     }
 
     fn commit(&self, batch: Vec<Commit>) -> StoreFuture<'_, Vec<Committed>> {
-        self.writing(|store| store.commit(batch))
+        Box::pin(async move {
+            let committed = self.writing(|store| store.commit(batch)).await?;
+            let mut replies_wait = self.replies_wait.subscribe();
+            if *replies_wait.borrow_and_update() {
+                self.waited.fetch_add(1, Ordering::SeqCst);
+                // The sender lives as long as this store.
+                let _ = replies_wait.wait_for(|wait| !*wait).await;
+            }
+            Ok(committed)
+        })
     }
 
     fn renew(&self, request: RenewRequest) -> StoreFuture<'_, Renewed> {

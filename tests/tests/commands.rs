@@ -11,6 +11,7 @@ use milestone_runtime::{
     dynamic::Action,
 };
 use milestone_tests::{
+    flaky::Flaky,
     ledger::{Ledger, quick},
     look::{action, attempts, until, until_true},
     on_stores,
@@ -30,6 +31,12 @@ on_stores!(memory, sqlite, mongodb:
     a_milestone_that_is_not_there_takes_no_command,
     a_command_waits_for_a_worker,
 );
+
+mod in_flight {
+    use super::*;
+
+    on_stores!(memory: a_cancel_behind_a_planned_begin_is_heeded);
+}
 
 /// An action that runs until it is told to go on, and heeds its cancellation.
 fn gate(ledger: &Ledger, name: &'static str, open: &watch::Receiver<bool>) -> Method {
@@ -308,4 +315,49 @@ async fn a_command_waits_for_a_worker(place: Place) {
     waiting.await.unwrap().unwrap();
     assert_eq!(handle.status().await.unwrap(), Status::Cancelled);
     assert_eq!(ledger.entries(), Vec::<String>::new());
+}
+
+/// A cancel is read while a begin waits for the commit before it to come back. What has not begun in the database does not begin.
+async fn a_cancel_behind_a_planned_begin_is_heeded(place: Place) {
+    let ledger = Ledger::new();
+    let (open, closed) = watch::channel(false);
+    let store = Flaky::new(place.store().await);
+    let runtime = place
+        .builder()
+        .store(store.clone())
+        .register(gate(&ledger, "first", &closed))
+        .register(ledger.gives("second", 1).options(quick()))
+        .build()
+        .await
+        .unwrap();
+    runtime.spawn();
+    let graph = Action::new("first").next(["second"]);
+    let handle = runtime.start("job", graph, ()).await.unwrap();
+    until_true("the first one runs", || ledger.count("first") > 0).await;
+
+    // A command that does nothing: its answer is stored, and the worker does not learn of that yet.
+    store.hold_replies(true);
+    let nothing = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.waive("first").await }
+    });
+    until_true("the answer is stored", || store.replies_held() > 0).await;
+    open.send_replace(true);
+    let calls = store.calls();
+    let cancel = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.cancel("too late").await }
+    });
+    until_true("the cancel is sent, and read", || store.calls() > calls + 2).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    store.hold_replies(false);
+
+    let error = handle.outcome().await.unwrap_err();
+    assert!(matches!(error, OutcomeError::Cancelled { .. }), "{error}");
+    assert_eq!(ledger.entries(), ["first"], "the second one never begins");
+    let record = handle.record().await.unwrap();
+    assert_eq!(action(&record, "first").state, ActionState::Completed);
+    assert_eq!(action(&record, "second").state, ActionState::Skipped);
+    nothing.await.unwrap().unwrap_err();
+    cancel.await.unwrap().unwrap();
 }

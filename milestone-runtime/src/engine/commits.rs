@@ -387,6 +387,10 @@ impl Engine {
         if held.is_closing() || record.mail <= held.record.mail {
             return;
         }
+        if !held.pending.begins.is_empty() {
+            // They must not begin in the same change as a command that came before: as it is it misses, and is planned anew.
+            return;
+        }
         held.record.inbox = record.inbox;
         held.record.mail = record.mail;
         self.step(id, Event::Mail);

@@ -192,6 +192,10 @@ impl Engine {
             return;
         };
         let id = held.id().clone();
+        if self.held.contains_key(&id) {
+            // The reply was so late that the lease ended, and this worker has claimed it since.
+            return self.unborn(record);
+        }
         let begins = begun(&held)
             .into_iter()
             .map(|task| (task, attempt_number(&held, task)))
