@@ -52,7 +52,7 @@
 //!    true of every stored milestone.
 //! 4. [`patch`]: a change as paths and values, applied in memory or rendered as an update for `MongoDB`.
 //! 5. [`lease`]: who may work on a milestone. [`options`] and [`retry`]: what a developer says about an action. [`limits`]: how large
-//!    things may become.
+//!    things may become. [`waits`]: what a milestone waits for, for people.
 //!
 //! The states and who moves them are drawn in `docs/states.md`.
 
@@ -64,3 +64,4 @@ pub mod options;
 pub mod patch;
 pub mod record;
 pub mod retry;
+pub mod waits;
