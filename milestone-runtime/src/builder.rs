@@ -36,6 +36,7 @@ pub struct RuntimeBuilder {
     methods: Vec<Method>,
     #[cfg(feature = "testing")]
     process: Option<crate::testing::Process>,
+    existing: bool,
 }
 
 /// How often a worker tells that it lives. It is for people only, so it is seldom.
@@ -54,6 +55,7 @@ impl RuntimeBuilder {
             methods: Vec::new(),
             #[cfg(feature = "testing")]
             process: None,
+            existing: false,
         }
     }
 
@@ -156,6 +158,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Only a collection that exists: `build()` fails where there is none, instead of making it. For tools, so that a name that is mistyped
+    /// makes nothing. See also [`Runtime::lacked`].
+    pub fn existing(mut self) -> Self {
+        self.existing = true;
+        self
+    }
+
     /// Connects, checks everything that can be checked, and makes what the database lacks. Nothing runs before [`Runtime::spawn`] or
     /// [`Runtime::run_once`].
     ///
@@ -173,16 +182,23 @@ impl RuntimeBuilder {
         }
         let (executor, application) = self.executors()?;
         let (uri, collection, given) = (self.uri, self.collection, self.store);
+        let existing = self.existing;
         let opening = async move {
             let store = match given {
                 Some(store) => store,
                 None => uri::store(&uri, &collection)?,
             };
+            let lacked = if existing {
+                look(&*store, &uri, &collection).await?
+            } else {
+                Vec::new()
+            };
             let asked = tokio::time::Instant::now();
             let info = store.open().await?;
-            Ok::<_, crate::store::StoreError>((store, Clock::new(info.now, asked.elapsed()), info))
+            let clock = Clock::new(info.now, asked.elapsed());
+            Ok::<_, crate::store::StoreError>((store, clock, info, lacked))
         };
-        let (store, clock, info) = executor.run(opening).await??;
+        let (store, clock, info, lacked) = executor.run(opening).await??;
         install_panic_hook();
         let worker = worker_id(&self.config.name);
         let methods = registry.names();
@@ -224,6 +240,7 @@ impl RuntimeBuilder {
             tell,
             executor,
             server: info.description,
+            lacked,
             works: AtomicBool::new(false),
             warned: AtomicBool::new(false),
         }))
@@ -258,6 +275,22 @@ impl RuntimeBuilder {
         registry.register(self.methods.clone())?;
         Ok(registry)
     }
+}
+
+/// What an existing collection lacks.
+async fn look(
+    store: &dyn Store,
+    uri: &str,
+    collection: &str,
+) -> Result<Vec<String>, crate::store::StoreError> {
+    let lacked = store.lacks().await?;
+    if lacked.iter().any(|name| name == collection) {
+        return Err(crate::store::StoreError::Absent {
+            server: uri::without_password(uri),
+            collection: collection.to_owned(),
+        });
+    }
+    Ok(lacked)
 }
 
 fn check_states(registry: &Registry, states: &States) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::Bson;
 use milestone_core::{
     limits::{LimitError, check_command},
-    record::{Answer, Command, MilestoneId, Order, Status},
+    record::{Command, MilestoneId, MilestoneRecord, Order, Status},
 };
 use serde::Serialize;
 
@@ -82,6 +82,41 @@ impl CommandError {
     }
 }
 
+/// A command that is in the inbox of a milestone.
+#[derive(Clone, Debug)]
+#[must_use = "a command may be refused: the document tells, see `answer_in`"]
+pub struct SentCommand {
+    milestone: MilestoneId,
+    id: String,
+    order: &'static str,
+}
+
+impl SentCommand {
+    /// The milestone.
+    pub const fn milestone(&self) -> &MilestoneId {
+        &self.milestone
+    }
+
+    /// What became of it, as a document of the milestone says that was read later: what was done, or the error that it was refused with.
+    /// `None` while it waits to be carried out.
+    pub fn answer_in(&self, record: &MilestoneRecord) -> Option<Result<String, CommandError>> {
+        if let Some(answer) = record.answers.iter().find(|answer| answer.id == self.id) {
+            return Some(if answer.done {
+                Ok(answer.message.clone())
+            } else {
+                Err(CommandError::Refused {
+                    id: self.milestone.clone(),
+                    order: self.order,
+                    reason: answer.message.clone(),
+                })
+            });
+        }
+        // Only the newest answers are kept: of one that is neither there nor waits, nobody can tell more.
+        let waits = record.inbox.iter().any(|waiting| waiting.id == self.id);
+        (!waits).then(|| Ok("it was carried out, and its answer is no longer kept".to_owned()))
+    }
+}
+
 impl Runtime {
     /// Sends a command to a milestone and waits until a worker has carried it out; what was done is told. While no worker lives that can
     /// take the milestone, this waits; dropped, the command stays in the inbox and is carried out all the same.
@@ -93,6 +128,32 @@ impl Runtime {
         id: impl Into<MilestoneId>,
         order: Order,
     ) -> Result<String, CommandError> {
+        let sent = self.send(id, order).await?;
+        let longest = self.inner.shared.config.poll;
+        let mut wait = Duration::from_millis(5).min(longest);
+        loop {
+            let id = sent.milestone.clone();
+            let Some(record) = self.get(id.clone()).await? else {
+                return Err(CommandError::Removed { id });
+            };
+            if let Some(answer) = sent.answer_in(&record) {
+                return answer;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(longest);
+        }
+    }
+
+    /// Sends a command to a milestone and does not wait for its answer: it is in the inbox then, and whoever holds the milestone or takes
+    /// it next carries it out.
+    ///
+    /// # Errors
+    /// [`CommandError`]: the state does not accept it, or it could not be sent.
+    pub async fn send(
+        &self,
+        id: impl Into<MilestoneId>,
+        order: Order,
+    ) -> Result<SentCommand, CommandError> {
         let id = id.into();
         let name = order.name();
         let command = Command {
@@ -103,7 +164,7 @@ impl Runtime {
         };
         check_command(&command, &self.inner.shared.config.limits)?;
         let number = command.id.clone();
-        match self.send(id.clone(), command).await? {
+        match self.deliver(id.clone(), command).await? {
             Sent::Delivered => {}
             Sent::NotFound => return Err(CommandError::Removed { id }),
             Sent::Refused(state) => {
@@ -117,20 +178,15 @@ impl Runtime {
         }
         // Without an engine there is nobody here who could hold it.
         let _ = self.inner.tell.send(Message::Mail { id: id.clone() });
-        let answer = self.answer(&id, &number).await?;
-        if answer.done {
-            Ok(answer.message)
-        } else {
-            Err(CommandError::Refused {
-                id,
-                order: name,
-                reason: answer.message,
-            })
-        }
+        Ok(SentCommand {
+            milestone: id,
+            id: number,
+            order: name,
+        })
     }
 
     /// A command that is known by its id may be sent as often as it takes.
-    async fn send(&self, id: MilestoneId, command: Command) -> Result<Sent, Error> {
+    async fn deliver(&self, id: MilestoneId, command: Command) -> Result<Sent, Error> {
         const TRIES: u32 = 5;
         let mut tried = 0;
         loop {
@@ -148,31 +204,6 @@ impl Runtime {
                 }
                 result => return result,
             }
-        }
-    }
-
-    async fn answer(&self, id: &MilestoneId, command: &str) -> Result<Answer, CommandError> {
-        let longest = self.inner.shared.config.poll;
-        let mut wait = Duration::from_millis(5).min(longest);
-        loop {
-            let Some(record) = self.get(id.clone()).await? else {
-                return Err(CommandError::Removed { id: id.clone() });
-            };
-            if let Some(answer) = record.answers.iter().find(|answer| answer.id == command) {
-                return Ok(answer.clone());
-            }
-            // Only the newest answers are kept: of one that is neither there nor waits, nobody can tell more.
-            if !record.inbox.iter().any(|waiting| waiting.id == command) {
-                let message = "it was carried out, and its answer is no longer kept".to_owned();
-                return Ok(Answer {
-                    id: command.to_owned(),
-                    done: true,
-                    message,
-                    at: record.created_at,
-                });
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(longest);
         }
     }
 }

@@ -59,7 +59,7 @@ pub mod testing;
 mod uri;
 
 pub use builder::RuntimeBuilder;
-pub use command::CommandError;
+pub use command::{CommandError, SentCommand};
 pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration, Yields};
 pub use engine::pass::{RunItem, RunReport};
 pub use error::Error;
@@ -73,7 +73,7 @@ pub use milestone_macros::{Milestone, action};
 pub use registry::Method;
 pub use runtime::{Robot, Runtime};
 pub use start::{Conflict, Start, StartError};
-pub use store::{Filter, Listed, Page};
+pub use store::{Filter, Listed, Page, Tally};
 
 /// What an application imports: `use milestone_runtime::prelude::*;`.
 pub mod prelude {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use bson::{Bson, Document};
+use bson::{Bson, DateTime, Document};
 use milestone_core::{
     graph::{Plan, Resolved},
     machine::NewMilestone,
@@ -28,7 +28,7 @@ use crate::{
     handle::{Handle, OutcomeError},
     registry::Method,
     start::{Start, StartError, new_milestone},
-    store::{Filter, Listed, Page, StoreError, WorkerInfo},
+    store::{Filter, Listed, Page, StoreError, Tally, WorkerInfo},
 };
 
 /// A runtime: it starts milestones, runs them once it is told to, and reads them. Cheap to clone; when the last clone is dropped, what
@@ -44,6 +44,8 @@ pub(crate) struct Inner {
     pub(crate) executor: Arc<Executor>,
     /// What the database server is, for people.
     pub(crate) server: String,
+    /// What was made at the start, where that was asked for.
+    pub(crate) lacked: Vec<String>,
     /// Whether it was ever told to work.
     pub(crate) works: AtomicBool,
     /// Whether somebody was told that it does not.
@@ -86,6 +88,17 @@ impl Runtime {
     /// What the database server is, for people.
     pub fn server(&self) -> &str {
         &self.inner.server
+    }
+
+    /// What the collection lacked when it was opened, such as an index, by name. It is asked for by [`RuntimeBuilder::existing`] only, and
+    /// is made by then.
+    pub fn lacked(&self) -> &[String] {
+        &self.inner.lacked
+    }
+
+    /// The time of the database server, as it is estimated here.
+    pub fn now(&self) -> DateTime {
+        self.inner.shared.clock.now()
     }
 
     /// Works until it is shut down: takes what is due, runs it, and runs what is started here at once. Called again, it does nothing new.
@@ -290,6 +303,15 @@ impl Runtime {
     /// If the database does not answer.
     pub async fn count(&self, filter: Filter) -> Result<u64, Error> {
         self.call(|store| async move { store.count(filter).await })
+            .await
+    }
+
+    /// Counts milestones by type and state.
+    ///
+    /// # Errors
+    /// If the database does not answer.
+    pub async fn tally(&self, filter: Filter) -> Result<Vec<Tally>, Error> {
+        self.call(|store| async move { store.tally(filter).await })
             .await
     }
 

@@ -9,7 +9,7 @@ use milestone_core::{
     record::{Command, Lease, MilestoneRecord, Unreadable},
 };
 
-use super::{ClaimRequest, Commit, Committed, Sent, StoreError};
+use super::{ClaimRequest, Commit, Committed, Filter, Sent, StoreError};
 
 /// The largest document, in bytes: that of a MongoDB server, so a milestone can be moved from one store to the other.
 pub(crate) const MAX_DOCUMENT: usize = 16 << 20;
@@ -209,14 +209,32 @@ pub(crate) fn is_served(due: &Document, request: &ClaimRequest) -> bool {
     has(&request.queues, queue) && (method.is_empty() || has(&request.methods, method))
 }
 
-pub(crate) fn has_labels(document: &Document, labels: &[(String, String)]) -> bool {
-    labels.iter().all(|(name, value)| {
+/// Whether a filter asks for more than ids, types and states.
+pub(crate) fn asks_for_the_document(filter: &Filter) -> bool {
+    filter.on_hold
+        || !filter.labels.is_empty()
+        || filter.created_after.is_some()
+        || filter.created_before.is_some()
+}
+
+/// Whether a document is as the filter says in what is more than ids, types and states.
+pub(crate) fn fits(document: &Document, filter: &Filter) -> bool {
+    let has_label = |(name, value): &(String, String)| {
         let found = document
             .get_document("labels")
             .ok()
             .and_then(|labels| labels.get_str(name).ok());
         found == Some(value.as_str())
-    })
+    };
+    let created = document.get_datetime("createdAt").ok();
+    filter.labels.iter().all(has_label)
+        && (!filter.on_hold || document.contains_key("hold"))
+        && filter
+            .created_after
+            .is_none_or(|time| created.is_some_and(|created| *created >= time))
+        && filter
+            .created_before
+            .is_none_or(|time| created.is_some_and(|created| *created < time))
 }
 
 /// Whether it has more levels than it may. Without recursion, since what is too deep may be much too deep.

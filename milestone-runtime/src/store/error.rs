@@ -24,6 +24,16 @@ pub enum StoreError {
         /// Why, and what to do.
         reason: String,
     },
+    /// Nothing was ever stored there.
+    #[error(
+        "there is no collection `{collection}` at {server}: either nothing was ever started there, or the URI or the name of the collection is mistyped"
+    )]
+    Absent {
+        /// The host and the database, or the file.
+        server: String,
+        /// The collection.
+        collection: String,
+    },
     /// An index is not as it must be.
     #[error("the index `{name}` of `{collection}` is not as it must be: {reason}")]
     Index {
@@ -65,6 +75,7 @@ impl StoreError {
         match self {
             Self::Unreachable { .. } => "store_unreachable",
             Self::Unsupported { .. } => "store_unsupported",
+            Self::Absent { .. } => "store_absent",
             Self::Index { .. } => "store_index",
             Self::Refused { .. } => "store_refused",
             Self::MongoDb(_) => "store_mongodb",

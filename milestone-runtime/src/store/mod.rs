@@ -6,6 +6,7 @@
 
 pub(crate) mod document;
 mod error;
+mod filter;
 pub mod mongodb;
 pub mod sqlite;
 
@@ -20,6 +21,7 @@ use milestone_core::{
 use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
+pub use filter::{Filter, Listed, Page, Tally};
 
 /// What a call of a store gives.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -29,6 +31,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Connects, checks that the server is one that can be used, and makes what is missing (collections, tables, indexes). It is safe
     /// beside workers that run, and may be called again.
     fn open(&self) -> StoreFuture<'_, ServerInfo>;
+
+    /// The names of what is not there yet of all that [`Store::open`] makes; it is asked before that, and makes nothing itself. A
+    /// collection that is not there is among them by its own name.
+    fn lacks(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
 
     /// The time of the server.
     fn now(&self) -> StoreFuture<'_, DateTime>;
@@ -63,6 +71,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Counts milestones.
     fn count(&self, filter: Filter) -> StoreFuture<'_, u64>;
+
+    /// Counts milestones by type and state, in no order. Where the server cannot, they are read one by one.
+    fn tally(&self, filter: Filter) -> StoreFuture<'_, Vec<Tally>> {
+        Box::pin(filter::tally(self, filter))
+    }
 
     /// Removes a milestone, whatever its state, and tells whether it was there. A worker that holds it drops it at its next write.
     fn remove(&self, id: MilestoneId) -> StoreFuture<'_, bool>;
@@ -213,84 +226,6 @@ pub enum Sent {
     Full,
 }
 
-/// Which milestones are meant; an empty filter is all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Filter {
-    /// Of this type.
-    pub kind: Option<String>,
-    /// In one of these states; empty is any.
-    pub states: Vec<Status>,
-    /// With these labels.
-    pub labels: Vec<(String, String)>,
-}
-
-impl Filter {
-    /// All milestones.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Of this type.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = Some(kind.into());
-        self
-    }
-
-    /// In this state, or one named by another call.
-    #[must_use]
-    pub fn state(mut self, state: Status) -> Self {
-        self.states.push(state);
-        self
-    }
-
-    /// Those that have not ended.
-    pub fn unfinished() -> Self {
-        let states = Status::ALL.into_iter().filter(|state| !state.is_terminal());
-        Self {
-            states: states.collect(),
-            ..Self::default()
-        }
-    }
-
-    /// With this label.
-    #[must_use]
-    pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.labels.push((name.into(), value.into()));
-        self
-    }
-}
-
-/// Which part of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    /// Only those behind this one.
-    pub after: Option<MilestoneId>,
-    /// How many at the most. Default 100.
-    pub limit: usize,
-}
-
-impl Default for Page {
-    fn default() -> Self {
-        Self {
-            after: None,
-            limit: 100,
-        }
-    }
-}
-
-/// A part of a list.
-#[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// The milestones.
-    pub records: Vec<MilestoneRecord>,
-    /// Those that cannot be read.
-    pub unreadable: Vec<Unreadable>,
-    /// Where the next page begins, if there is one.
-    pub next: Option<MilestoneId>,
-}
-
 /// A worker, as it tells of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -310,6 +245,20 @@ pub struct WorkerInfo {
     pub seen_at: DateTime,
     /// When it will have told again, if it lives.
     pub next_at: DateTime,
+}
+
+impl WorkerInfo {
+    /// Whether it lives at that time, as far as is known: one that died is held to be alive until it has missed the next time that it
+    /// wanted to tell, and half of such a period more.
+    #[must_use]
+    pub fn lives_at(&self, now: DateTime) -> bool {
+        let (seen, next) = (
+            self.seen_at.timestamp_millis(),
+            self.next_at.timestamp_millis(),
+        );
+        let patience = next.saturating_sub(seen).max(0) / 2;
+        now.timestamp_millis() <= next.saturating_add(patience)
+    }
 }
 
 /// How long a store may take to find a server before it gives up, where the URI does not say.

@@ -166,6 +166,30 @@ pub(super) async fn ensure(connection: &Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// What is missing, by name, the collection itself too. Nothing is made.
+pub(super) async fn lacks(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let collection = connection.milestones.name();
+    let names = connection
+        .database
+        .list_collection_names()
+        .filter(doc! { "name": collection })
+        .await
+        .map_err(|error| connection.error(error))?;
+    if names.is_empty() {
+        return Ok(vec![collection.to_owned()]);
+    }
+    let existing = existing(connection)
+        .await
+        .map_err(|error| connection.error(error))?;
+    let mut lacks = Vec::new();
+    for index in wanted() {
+        if !index.is_among(collection, &existing)? {
+            lacks.push(index.name.to_owned());
+        }
+    }
+    Ok(lacks)
+}
+
 async fn existing(connection: &Connection) -> Result<Vec<IndexModel>, Error> {
     let listed = match connection.milestones.list_indexes().await {
         Ok(cursor) => cursor.try_collect().await,

@@ -3,13 +3,16 @@
 use bson::{Bson, Document, RawDocumentBuf, doc, oid::ObjectId};
 use futures_util::TryStreamExt as _;
 use milestone_core::record::MilestoneId;
-use mongodb::{error::Error, options::CountOptions};
+use mongodb::{
+    error::Error,
+    options::{AggregateOptions, CountOptions},
+};
 
 use super::{
     connect::Connection,
     read::{self, Concern, among},
 };
-use crate::store::{Filter, Listed, Page, StoreError};
+use crate::store::{Filter, Listed, Page, StoreError, Tally, filter::is_terminal};
 
 /// The filter as MongoDB has it.
 fn matching(filter: &Filter) -> Document {
@@ -17,9 +20,30 @@ fn matching(filter: &Filter) -> Document {
     if let Some(kind) = &filter.kind {
         matching.insert("type", kind);
     }
+    if !filter.ids.is_empty() {
+        let ids: Vec<Bson> = filter.ids.iter().cloned().map(Bson::from).collect();
+        matching.insert("_id", doc! { "$in": ids });
+    }
     if !filter.states.is_empty() {
         let states: Vec<&str> = filter.states.iter().map(|state| state.as_str()).collect();
         matching.insert("state", doc! { "$in": states });
+    }
+    let mut created = Document::new();
+    created.extend(
+        filter
+            .created_after
+            .map(|time| ("$gte".to_owned(), time.into())),
+    );
+    created.extend(
+        filter
+            .created_before
+            .map(|time| ("$lt".to_owned(), time.into())),
+    );
+    if !created.is_empty() {
+        matching.insert("createdAt", created);
+    }
+    if filter.on_hold {
+        matching.insert("hold", doc! { "$exists": true });
     }
     let mut all = Vec::new();
     for (name, value) in &filter.labels {
@@ -50,6 +74,17 @@ fn ranges(after: Option<&MilestoneId>) -> Vec<Document> {
         Some(MilestoneId::ObjectId(id)) => vec![below(object_ids, id.into()), strings],
         Some(MilestoneId::String(id)) => vec![below(strings, id.into())],
     }
+}
+
+/// What the filter finds in a range of `_id`.
+fn within(mut matching: Document, range: Document) -> Document {
+    match matching.get_document_mut("_id") {
+        Ok(ids) => ids.extend(range),
+        Err(_) => {
+            matching.insert("_id", range);
+        }
+    }
+    matching
 }
 
 async fn find(
@@ -84,9 +119,7 @@ pub(super) async fn list(
         // One more tells whether there is another page.
         let wanted = page.limit + 1 - documents.len();
         if wanted > 0 {
-            let mut filter = matching(filter);
-            filter.insert("_id", range);
-            let mut found = find(connection, filter, wanted)
+            let mut found = find(connection, within(matching(filter), range), wanted)
                 .await
                 .map_err(|error| connection.error(error))?;
             documents.append(&mut found);
@@ -117,6 +150,63 @@ pub(super) async fn count(connection: &Connection, filter: &Filter) -> Result<u6
     count.map_err(|error| connection.error(error))
 }
 
+/// How many there are of each type and state. The server adds them up, in one pass over the collection.
+pub(super) async fn tally(
+    connection: &Connection,
+    filter: &Filter,
+) -> Result<Vec<Tally>, StoreError> {
+    // A hold is a document, which is more than null and a missing field.
+    let on_hold = doc! { "$cond": [{ "$gt": ["$hold", Bson::Null] }, 1, 0] };
+    let group = doc! {
+        "_id": { "type": "$type", "state": "$state" },
+        "count": { "$sum": 1 },
+        "onHold": { "$sum": on_hold },
+        "oldest": { "$min": "$createdAt" },
+    };
+    let mut options = AggregateOptions::default();
+    options.read_concern = Concern::Majority.options(connection).read_concern;
+    let pipeline = [
+        doc! { "$match": matching(filter) },
+        doc! { "$group": group },
+    ];
+    let cursor = connection
+        .milestones
+        .aggregate(pipeline)
+        .with_options(options)
+        .await
+        .map_err(|error| connection.error(error))?;
+    let groups: Vec<Document> = cursor
+        .try_collect()
+        .await
+        .map_err(|error| connection.error(error))?;
+    Ok(groups.iter().map(counted).collect())
+}
+
+/// One group; what was changed by hand, so that it has no type or no state, counts as one without a name.
+fn counted(group: &Document) -> Tally {
+    let name = |key: &str| {
+        let name = group.get_document("_id").and_then(|id| id.get_str(key));
+        name.unwrap_or_default().to_owned()
+    };
+    let number = |key: &str| {
+        let number = group.get(key).and_then(|number| match number {
+            Bson::Int32(number) => Some(i64::from(*number)),
+            Bson::Int64(number) => Some(*number),
+            _ => None,
+        });
+        number.and_then(|number| u64::try_from(number).ok())
+    };
+    let state = name("state");
+    let oldest = group.get_datetime("oldest").ok().copied();
+    Tally {
+        kind: name("type"),
+        count: number("count").unwrap_or_default(),
+        on_hold: number("onHold").unwrap_or_default(),
+        oldest: oldest.filter(|_| !is_terminal(&state)),
+        state,
+    }
+}
+
 /// Removes one.
 pub(super) async fn remove(connection: &Connection, id: &MilestoneId) -> Result<bool, StoreError> {
     let removed = connection
@@ -131,6 +221,7 @@ pub(super) async fn remove(connection: &Connection, id: &MilestoneId) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use bson::DateTime;
     use milestone_core::record::Status;
 
     use super::*;
@@ -154,6 +245,33 @@ mod tests {
             "$and": [{ "labels.a": "1" }, { "$expr": { "$eq": [label, { "$literal": "$2" }] } }],
         };
         assert_eq!(matching(&filter), expected);
+    }
+
+    #[test]
+    fn ids_and_dates_are_typed() {
+        let id = ObjectId::new();
+        let (after, before) = (DateTime::from_millis(7), DateTime::from_millis(9));
+        let filter = Filter::new()
+            .id(id)
+            .id("a")
+            .created_after(after)
+            .created_before(before)
+            .on_hold();
+        let ids = vec![Bson::from(id), "a".into()];
+        let expected = doc! {
+            "_id": { "$in": ids.clone() }, "createdAt": { "$gte": after, "$lt": before },
+            "hold": { "$exists": true },
+        };
+        assert_eq!(matching(&filter), expected);
+        let range = within(matching(&filter), doc! { "$gte": "" });
+        assert_eq!(
+            range.get_document("_id").unwrap(),
+            &doc! { "$in": ids, "$gte": "" }
+        );
+        assert_eq!(
+            within(doc! {}, doc! { "$gte": "" }),
+            doc! { "_id": { "$gte": "" } }
+        );
     }
 
     #[test]

@@ -35,7 +35,7 @@ use self::{
 };
 use super::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
-    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, WorkerInfo,
 };
 
 /// The collection of the milestones, where none is named. That of the workers has `.workers` behind it.
@@ -94,14 +94,18 @@ impl MongoStore {
             .ok_or_else(|| StoreError::Other("the store has not been opened".to_owned()))
     }
 
+    /// The connection, which is made but not yet known to the other calls if there is none.
+    async fn connection_or_new(&self) -> Result<Arc<Connection>, StoreError> {
+        match self.connection() {
+            Ok(connection) => Ok(connection),
+            Err(_) => Ok(Arc::new(
+                Connection::new(&self.source, &self.database, &self.collection).await?,
+            )),
+        }
+    }
+
     async fn connect(&self) -> Result<ServerInfo, StoreError> {
-        let known = self.connection().ok();
-        let connection = match known {
-            Some(connection) => connection,
-            None => {
-                Arc::new(Connection::new(&self.source, &self.database, &self.collection).await?)
-            }
-        };
+        let connection = self.connection_or_new().await?;
         let server = connection.introduce().await?;
         indexes::ensure(&connection).await?;
         *self
@@ -126,6 +130,10 @@ impl fmt::Debug for MongoStore {
 impl Store for MongoStore {
     fn open(&self) -> StoreFuture<'_, ServerInfo> {
         Box::pin(self.connect())
+    }
+
+    fn lacks(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(async { indexes::lacks(&*self.connection_or_new().await?).await })
     }
 
     fn now(&self) -> StoreFuture<'_, DateTime> {
@@ -165,6 +173,10 @@ impl Store for MongoStore {
 
     fn count(&self, filter: Filter) -> StoreFuture<'_, u64> {
         Box::pin(async move { list::count(&*self.connection()?, &filter).await })
+    }
+
+    fn tally(&self, filter: Filter) -> StoreFuture<'_, Vec<Tally>> {
+        Box::pin(async move { list::tally(&*self.connection()?, &filter).await })
     }
 
     fn remove(&self, id: MilestoneId) -> StoreFuture<'_, bool> {

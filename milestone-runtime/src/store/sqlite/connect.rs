@@ -57,6 +57,23 @@ pub(super) fn reading(database: &Database, path: &Path) -> Outcome<Connection> {
     .into())
 }
 
+/// What is missing in the file, by name. Nothing is made, the file neither.
+pub(super) fn lacks(database: &Database) -> Result<Vec<String>, StoreError> {
+    let path = match &database.place {
+        // Nobody else is there, so there is no name to be mistaken about.
+        Place::Memory => return Ok(Vec::new()),
+        Place::File(path) if !path.exists() => return Ok(vec![database.collection.clone()]),
+        Place::File(path) => path,
+    };
+    look_at(path)?;
+    let lacks = || -> Outcome<Vec<String>> {
+        let connection = prepared(Connection::open_with_flags(path, flags())?)?;
+        connection.pragma_update(None, "query_only", true)?;
+        schema::lacks(&connection, database)
+    };
+    lacks().map_err(|fault| fault.at(&database.place))
+}
+
 /// One thread uses a connection. No `SQLITE_OPEN_URI`: a file may have any name.
 fn flags() -> OpenFlags {
     OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX

@@ -5,7 +5,11 @@ use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use rusqlite::{params_from_iter, types::Value};
 
 use super::{
-    super::{Filter, Listed, Page, document::has_labels},
+    super::{
+        Filter, Listed, Page, Tally,
+        document::{asks_for_the_document, fits},
+        filter::{Tallies, is_terminal},
+    },
     errors::Outcome,
     row::{self, Stored},
     session::Reading,
@@ -48,7 +52,7 @@ pub(super) fn list(reading: Reading<'_>, filter: &Filter, page: &Page) -> Outcom
 
 pub(super) fn count(reading: Reading<'_>, filter: &Filter) -> Outcome<u64> {
     let mut count = 0;
-    if filter.labels.is_empty() {
+    if !asks_for_the_document(filter) {
         let (condition, values) = condition(filter, None);
         let sql = format!(
             "SELECT count(*) FROM {} WHERE {condition}",
@@ -65,6 +69,42 @@ pub(super) fn count(reading: Reading<'_>, filter: &Filter) -> Outcome<u64> {
         true
     })?;
     Ok(count)
+}
+
+/// How many there are of each type and state. The documents of those that are over are not looked at, unless the filter asks for it.
+pub(super) fn tally(reading: Reading<'_>, filter: &Filter) -> Outcome<Vec<Tally>> {
+    let (condition, values) = condition(filter, None);
+    let sql = format!(
+        "SELECT ifnull(type, ''), ifnull(state, ''), id, doc FROM {} WHERE {condition}",
+        reading.database.table
+    );
+    let mut statement = reading.connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut tallies = Tallies::default();
+    while let Some(row) = rows.next()? {
+        let text = |column: usize| -> Outcome<&str> {
+            Ok(row
+                .get_ref(column)?
+                .as_str()
+                .map_err(rusqlite::Error::from)?)
+        };
+        let (kind, state) = (text(0)?, text(1)?);
+        if is_terminal(state) && !asks_for_the_document(filter) {
+            tallies.add(kind, state, false, None);
+            continue;
+        }
+        match row::decode(&row::id(text(2)?), row.get_ref(3)?) {
+            Ok(document) if fits(&document, filter) => tallies.add(
+                kind,
+                state,
+                document.contains_key("hold"),
+                document.get_datetime("createdAt").ok().copied(),
+            ),
+            Err(_) if !asks_for_the_document(filter) => tallies.add(kind, state, false, None),
+            _ => {}
+        }
+    }
+    Ok(tallies.into_vec())
 }
 
 /// Shows what the filter finds, the highest id first, as long as there is interest.
@@ -84,11 +124,11 @@ fn walk(
     while let Some(row) = rows.next()? {
         let id = row::id(row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?);
         let document = row::decode(&id, row.get_ref(1)?);
-        let has_labels = match &document {
-            Ok(document) => has_labels(document, &filter.labels),
-            Err(_) => filter.labels.is_empty(),
+        let fits = match &document {
+            Ok(document) => fits(document, filter),
+            Err(_) => !asks_for_the_document(filter),
         };
-        if has_labels && !show(id, document) {
+        if fits && !show(id, document) {
             break;
         }
     }
@@ -101,6 +141,13 @@ fn condition(filter: &Filter, after: Option<&MilestoneId>) -> (String, Vec<Value
     if let Some(kind) = &filter.kind {
         conditions.push("type = ?".to_owned());
         values.push(kind.clone().into());
+    }
+    if !filter.ids.is_empty() {
+        conditions.push(format!(
+            "id IN ({})",
+            vec!["?"; filter.ids.len()].join(", ")
+        ));
+        values.extend(filter.ids.iter().map(|id| Value::from(row::key(id))));
     }
     if !filter.states.is_empty() {
         conditions.push(format!(

@@ -37,7 +37,7 @@ use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 
 use super::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
-    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, WorkerInfo,
 };
 use names::Database;
 use threads::Threads;
@@ -87,6 +87,10 @@ impl Store for SqliteStore {
             let description = format!("SQLite {version}, {}", self.database.place);
             Ok(ServerInfo::new(description, clock::now()))
         })
+    }
+
+    fn lacks(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(std::future::ready(connect::lacks(&self.database)))
     }
 
     fn now(&self) -> StoreFuture<'_, DateTime> {
@@ -160,6 +164,11 @@ impl Store for SqliteStore {
     fn count(&self, filter: Filter) -> StoreFuture<'_, u64> {
         self.threads
             .read(move |reading| list::count(reading, &filter))
+    }
+
+    fn tally(&self, filter: Filter) -> StoreFuture<'_, Vec<Tally>> {
+        self.threads
+            .read(move |reading| list::tally(reading, &filter))
     }
 
     fn remove(&self, id: MilestoneId) -> StoreFuture<'_, bool> {

@@ -75,6 +75,17 @@ pub(super) fn create(connection: &Connection, database: &Database) -> Outcome<()
     Ok(())
 }
 
+/// The names of what is missing.
+pub(super) fn lacks(connection: &Connection, database: &Database) -> Outcome<Vec<String>> {
+    let mut lacks = Vec::new();
+    for object in objects(database) {
+        if definition(connection, &object)?.is_none() {
+            lacks.push(object.name);
+        }
+    }
+    Ok(lacks)
+}
+
 /// Tells whether all is there.
 ///
 /// # Errors

@@ -1,10 +1,10 @@
 //! Reading many.
 
-use bson::oid::ObjectId;
-use milestone_core::record::{MilestoneId, Status};
+use bson::{DateTime, oid::ObjectId};
+use milestone_core::record::{Hold, MilestoneId, Status};
 
 use super::bench::Bench;
-use crate::store::{Filter, Page};
+use crate::store::{Filter, Page, Tally};
 
 /// Lists all, page by page.
 async fn pages(bench: &Bench, filter: &Filter, limit: usize) -> Vec<MilestoneId> {
@@ -174,4 +174,128 @@ pub(super) async fn by_labels_of_any_name(bench: Bench) {
             assert_eq!(count, expected.len() as u64);
         }
     }
+}
+
+/// Starts them at known times: `a` at 1,000 ms, `b` at 2,000 ms and so on; `d` is on hold.
+async fn fill_in_time(bench: &Bench) {
+    for (number, id) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        let mut record = bench.record(id);
+        let millis = 1_000 * (i64::try_from(number).expect("a small number") + 1);
+        let kind = if number < 2 { "Old" } else { "New" };
+        kind.clone_into(&mut record.kind);
+        record.created_at = DateTime::from_millis(millis);
+        if id == "a" {
+            record.state = Status::Completed;
+            record.end_date = Some(record.created_at);
+        }
+        if id == "d" {
+            record.hold = Some(Hold {
+                reason: "a reason".to_owned(),
+                by: "somebody".to_owned(),
+                since: record.created_at,
+            });
+        }
+        bench.insert(vec![record]).await;
+    }
+}
+
+pub(super) async fn by_dates(bench: Bench) {
+    fill_in_time(&bench).await;
+    let at = DateTime::from_millis;
+    let all = Filter::new;
+    for (filter, expected) in [
+        (all().created_after(at(0)), "dcba"),
+        (all().created_after(at(2_000)), "dcb"),
+        (all().created_after(at(2_001)), "dc"),
+        (all().created_before(at(2_000)), "a"),
+        (all().created_before(at(2_001)), "ba"),
+        (
+            all().created_after(at(2_000)).created_before(at(4_000)),
+            "cb",
+        ),
+        (all().created_after(at(4_001)), ""),
+        (all().kind("Old").created_after(at(2_000)), "b"),
+        (all().on_hold(), "d"),
+        (all().on_hold().created_before(at(4_000)), ""),
+    ] {
+        assert_eq!(found(&bench, &filter).await, expected, "{filter:?}");
+        let count = bench.store.count(filter.clone()).await;
+        assert_eq!(
+            count.expect("a count is answered"),
+            expected.len() as u64,
+            "{filter:?}"
+        );
+    }
+}
+
+/// An id is a value of its type: a string of 24 hexadecimal digits is no `ObjectId`.
+pub(super) async fn by_ids_of_their_type(bench: Bench) {
+    let object_id = ObjectId::new();
+    let (typed, text) = (
+        MilestoneId::from(object_id),
+        MilestoneId::from(object_id.to_hex()),
+    );
+    let records = [typed.clone(), text.clone(), "b".into(), "c".into()].map(|id| bench.record(id));
+    bench.insert(records.to_vec()).await;
+    for (filter, expected) in [
+        (Filter::new().id(typed.clone()), vec![typed.clone()]),
+        (Filter::new().id(text.clone()), vec![text.clone()]),
+        (
+            Filter::new().id("b").id(typed.clone()).id("nobody"),
+            vec![typed, "b".into()],
+        ),
+        (Filter::new().id("c").kind("Unknown"), vec![]),
+        (Filter::new().id("nobody"), vec![]),
+    ] {
+        assert_eq!(pages(&bench, &filter, 1).await, expected, "{filter:?}");
+        let count = bench.store.count(filter.clone()).await;
+        assert_eq!(
+            count.expect("a count is answered"),
+            expected.len() as u64,
+            "{filter:?}"
+        );
+    }
+}
+
+pub(super) async fn tallies(bench: Bench) {
+    fill_in_time(&bench).await;
+    let tally = |kind: &str, state: &str, count, on_hold, oldest: Option<i64>| Tally {
+        kind: kind.to_owned(),
+        state: state.to_owned(),
+        count,
+        on_hold,
+        oldest: oldest.map(DateTime::from_millis),
+    };
+    for (filter, expected) in [
+        (
+            Filter::new(),
+            vec![
+                tally("New", "pending", 2, 1, Some(3_000)),
+                tally("Old", "completed", 1, 0, None),
+                tally("Old", "pending", 1, 0, Some(2_000)),
+            ],
+        ),
+        (
+            Filter::new().created_before(DateTime::from_millis(2_000)),
+            vec![tally("Old", "completed", 1, 0, None)],
+        ),
+        (
+            Filter::new().on_hold(),
+            vec![tally("New", "pending", 1, 1, Some(4_000))],
+        ),
+        (Filter::new().kind("Unknown"), vec![]),
+    ] {
+        let mut found = bench
+            .store
+            .tally(filter.clone())
+            .await
+            .expect("a tally is answered");
+        found.sort_by(|a, b| (&a.kind, &a.state).cmp(&(&b.kind, &b.state)));
+        assert_eq!(found, expected, "{filter:?}");
+    }
+}
+
+pub(super) async fn lacks_nothing_once_open(bench: Bench) {
+    let lacks = bench.store.lacks().await.expect("what is lacked is told");
+    assert_eq!(lacks, Vec::<String>::new());
 }

@@ -113,7 +113,7 @@ checks! {
         keeps_the_value_in_a_command;
     values: of_every_type_as_parameters, of_every_type_as_outputs, with_any_keys, in_labels_and_ids;
     unreadable: are_left_alone_and_named, do_not_block_others, are_told_on_reading, of_a_claimed_one_lose_nothing;
-    list: pages_over_all_ids, filters, by_labels_of_any_name, counts;
+    list: pages_over_all_ids, filters, by_labels_of_any_name, counts, by_dates, by_ids_of_their_type, tallies, lacks_nothing_once_open;
     life: opened_twice_keeps_all, a_second_handle_sees_the_same, removed_is_gone, time_goes_on, hints_come,
         workers_come_and_go, reads_what_exists;
 }

@@ -6,7 +6,7 @@ use bson::Document;
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 
 use super::Key;
-use crate::store::{Filter, Listed, Page, document::has_labels};
+use crate::store::{Filter, Listed, Page, document::fits};
 
 pub(super) fn get(
     documents: &BTreeMap<Key, Document>,
@@ -45,16 +45,22 @@ pub(super) fn count(documents: &BTreeMap<Key, Document>, filter: &Filter) -> u64
 }
 
 fn is_meant(document: &Document, filter: &Filter) -> bool {
+    let id = document.get("_id");
+    let is_one_of = |ids: &[MilestoneId]| {
+        let id = id.and_then(|id| MilestoneId::try_from(id).ok());
+        ids.is_empty() || id.is_some_and(|id| ids.contains(&id))
+    };
     let kind = document.get_str("type").ok();
     let state = document.get_str("state").ok();
-    filter
-        .kind
-        .as_deref()
-        .is_none_or(|asked| kind == Some(asked))
+    is_one_of(&filter.ids)
+        && filter
+            .kind
+            .as_deref()
+            .is_none_or(|asked| kind == Some(asked))
         && (filter.states.is_empty()
             || filter
                 .states
                 .iter()
                 .any(|asked| state == Some(asked.as_str())))
-        && has_labels(document, &filter.labels)
+        && fits(document, filter)
 }
