@@ -1,0 +1,84 @@
+//! `milestone resolve`.
+
+use std::{io::Read as _, path::Path};
+
+use anyhow::Context as _;
+use bson::Bson;
+use clap::{CommandFactory as _, error::ErrorKind};
+use milestone_runtime::core::record::{ActionState, Order};
+
+use super::send;
+use crate::{
+    args::{Cli, ResolveArgs},
+    context::{Client, Context},
+    exit::{Exit, Failure},
+    json, time,
+};
+
+pub(super) async fn run(
+    client: &Client,
+    context: &Context,
+    args: ResolveArgs,
+) -> anyhow::Result<Exit> {
+    let output = output(&args)?;
+    let record = client.find(&args.id).await?;
+    let name = &args.action;
+    let Some((_, action)) = record.action(name) else {
+        let known: Vec<_> = record
+            .actions
+            .iter()
+            .map(|action| action.name.as_str())
+            .take(20)
+            .collect();
+        let text = format!(
+            "the milestone has no action `{name}`; it has {}",
+            known.join(", ")
+        );
+        return Err(Failure::error(Exit::Refused, text));
+    };
+    let now = client.now();
+    let settles = action.settle_after.filter(|settled| {
+        action.state == ActionState::InDoubt && args.not_applied && *settled > now
+    });
+    if let Some(settled) = settles.filter(|_| !args.force) {
+        let from = time::both(settled, now);
+        let text = format!(
+            "until {from} the old attempt of `{name}` may still take effect, and running it again could do it twice: wait until then, or \
+             say --force if you know that it cannot"
+        );
+        return Err(Failure::error(Exit::Refused, text));
+    }
+    let order = Order::Resolve {
+        action: args.action,
+        // Of the attempt that was seen: a later one must not be taken for it.
+        attempt: Some(action.attempts),
+        applied: args.applied,
+        output,
+    };
+    send::one(client, context, record.id.clone(), order, args.wait).await
+}
+
+fn output(args: &ResolveArgs) -> anyhow::Result<Bson> {
+    let text = match (&args.output, &args.output_file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(file)) => read(file)?,
+        (None, None) => return Ok(Bson::Null),
+    };
+    Ok(json::read(&text).unwrap_or_else(|error| {
+        let what = format!("the output is {error}; a string is '\"..\"'");
+        Cli::command()
+            .error(ErrorKind::ValueValidation, what)
+            .exit()
+    }))
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("the standard input cannot be read")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
+}

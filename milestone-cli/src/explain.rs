@@ -1,0 +1,401 @@
+//! Why a milestone waits, and what an operator can do about it, in plain words.
+
+use bson::DateTime;
+use milestone_runtime::{
+    MilestoneRecord, Status,
+    core::{
+        machine::DueTask,
+        record::{
+            ActionRecord, Attempt, AttemptKind, DEFAULT_QUEUE, Hold, Phase, Running, UndoRecord,
+        },
+        waits::Wait,
+    },
+    store::WorkerInfo,
+};
+
+use crate::{
+    output::{counted, shortened},
+    shell, time,
+};
+
+/// How much of an error is told in passing.
+const ERROR: usize = 160;
+
+/// What the explanation rests on besides the milestone.
+pub(crate) struct Surroundings<'a> {
+    /// The server's time.
+    pub(crate) now: DateTime,
+    /// The workers that live.
+    pub(crate) workers: &'a [WorkerInfo],
+    /// How a command line for the same place begins.
+    pub(crate) program: &'a str,
+}
+
+/// One reason: a sentence, and what follows from it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    pub(crate) what: String,
+    pub(crate) then: Vec<String>,
+}
+
+impl Reason {
+    fn new(what: String) -> Self {
+        Self {
+            what,
+            then: Vec::new(),
+        }
+    }
+
+    fn then(mut self, line: impl Into<String>) -> Self {
+        self.then.push(line.into());
+        self
+    }
+}
+
+/// Why it waits; of a milestone that is over, how it ended.
+pub(crate) fn explain(record: &MilestoneRecord, around: &Surroundings<'_>) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    if record.state.is_terminal() {
+        reasons.push(end(record, around));
+    } else if let Some(unwind) = &record.unwind {
+        let by = unwind.by.as_deref().map(|by| format!(" by {by}"));
+        let since = time::both(unwind.since, around.now);
+        let (by, reason) = (by.unwrap_or_default(), &unwind.reason);
+        reasons.push(Reason::new(format!(
+            "it is being undone{by} since {since}, and ends {}: {reason}",
+            unwind.to
+        )));
+    }
+    let waits = record.waits(around.now);
+    if waits.is_empty() && !record.state.is_terminal() {
+        let what = "nothing is known that it waits for, which should not be".to_owned();
+        reasons.push(Reason::new(what).then(format!("{} doctor", around.program)));
+    }
+    reasons.extend(waits.iter().map(|wait| reason(record, wait, around)));
+    reasons
+}
+
+fn end(record: &MilestoneRecord, around: &Surroundings<'_>) -> Reason {
+    let ended = record.end_date.map(|end| time::both(end, around.now));
+    let what = format!("{} at {}", record.state, ended.unwrap_or_default());
+    let because = record.unwind.as_ref().map(|unwind| {
+        let by = unwind.by.as_deref().map(|by| format!("by {by}: "));
+        format!("{}{}", by.unwrap_or_default(), unwind.reason)
+    });
+    let error = newest_error(record, None).map(|error| format!("the newest error: {error}"));
+    match record.state {
+        Status::Completed => Reason::new(what),
+        Status::Failed => {
+            let mut reason = Reason::new(what);
+            reason.then.extend(error);
+            reason.then(format!(
+                "to go on from what failed: {} retry {}",
+                around.program,
+                shell::id(&record.id)
+            ))
+        }
+        _ => {
+            let mut reason = Reason::new(what);
+            reason.then.extend(because);
+            reason.then.extend(error);
+            reason
+        }
+    }
+}
+
+fn reason(record: &MilestoneRecord, wait: &Wait<'_>, around: &Surroundings<'_>) -> Reason {
+    match wait {
+        Wait::Mail { commands } => mail(record, *commands, around),
+        Wait::Hold(hold) => held(record, hold, around),
+        Wait::Running {
+            action,
+            phase,
+            running,
+        } => runs(record, action, *phase, running, around),
+        Wait::Doubt { action } => doubt(record, action, around),
+        Wait::Undo { action, undo } => undo_failed(record, action, undo, around),
+        Wait::Time { action, due, at } => later(record, action, due, *at, around),
+        Wait::Worker { action, due } => {
+            let what = task(action, due.task.phase);
+            let reason = Reason::new(format!("{what} is due, and waits for a worker"));
+            with_workers(reason, record, due, around)
+        }
+        _ => Reason::new("for something that this version does not know".to_owned()),
+    }
+}
+
+fn mail(record: &MilestoneRecord, commands: usize, around: &Surroundings<'_>) -> Reason {
+    let count = counted(commands as u64, "command");
+    let mut reason = Reason::new(format!(
+        "{count} in the inbox, which no worker has read yet"
+    ));
+    for command in &record.inbox {
+        let sent = time::relative(command.at, around.now);
+        reason = reason.then(format!(
+            "{} by {}, {sent}",
+            command.order.name(),
+            command.by
+        ));
+    }
+    if around.workers.is_empty() {
+        reason = reason.then("no worker lives");
+    }
+    reason
+}
+
+fn held(record: &MilestoneRecord, hold: &Hold, around: &Surroundings<'_>) -> Reason {
+    let since = time::both(hold.since, around.now);
+    Reason::new(format!(
+        "on hold since {since}, by {}: {}",
+        hold.by, hold.reason
+    ))
+    .then(format!(
+        "nothing new begins until: {} resume {}",
+        around.program,
+        shell::id(&record.id)
+    ))
+}
+
+fn runs(
+    record: &MilestoneRecord,
+    action: &ActionRecord,
+    phase: Phase,
+    running: &Running,
+    around: &Surroundings<'_>,
+) -> Reason {
+    let what = task(action, phase);
+    let (number, worker) = (running.number, &running.worker);
+    let since = time::both(running.begin_date, around.now);
+    let reason = Reason::new(format!(
+        "{what} runs: attempt {number}, on {worker} since {since}"
+    ));
+    match &record.lease {
+        Some(lease) if lease.until <= around.now => reason.then(format!(
+            "its worker has been silent: the lease ended {}, and another worker takes over",
+            time::relative(lease.until, around.now)
+        )),
+        _ => reason,
+    }
+}
+
+fn doubt(record: &MilestoneRecord, action: &ActionRecord, around: &Surroundings<'_>) -> Reason {
+    let (name, program) = (&action.name, around.program);
+    let last = record.report.iter().find(|attempt| {
+        attempt.action == *name && attempt.phase == Phase::Do && attempt.number == action.attempts
+    });
+    let cut_off = last
+        .and_then(|attempt| attempt.kind)
+        .map_or("was cut off", |kind| match kind {
+            AttemptKind::Abandoned => "was cut off when its worker died or lost its lease",
+            AttemptKind::Timeout => "took longer than its timeout",
+            AttemptKind::Panic => "panicked",
+            AttemptKind::Cancelled => "was cut off by a shutdown",
+            AttemptKind::Refused => "gave an output that could not be stored",
+            _ => "was cut off",
+        });
+    let attempt = action.attempts;
+    let mut reason = Reason::new(format!(
+        "`{name}` is in doubt: attempt {attempt} {cut_off}, so nobody knows whether it took effect"
+    ));
+    if let Some(last) = last {
+        let began = time::both(last.begin_date, around.now);
+        reason = reason.then(format!("it began on {} at {began}", last.worker));
+    }
+    let (id, word) = (shell::id(&record.id), shell::quoted(name));
+    reason = reason
+        .then("find out where it takes effect, then say so:")
+        .then(format!(
+            "  it did:      {program} resolve {id} {word} --applied --output '<what it gave, as JSON>'"
+        ))
+        .then(format!("  it did not:  {program} resolve {id} {word} --not-applied"));
+    if let Some(settled) = action.settle_after {
+        reason = reason.then(if settled > around.now {
+            format!(
+                "`--not-applied` is safe from {} on: until then the old attempt may still take effect",
+                time::both(settled, around.now)
+            )
+        } else {
+            format!(
+                "`--not-applied` is safe: since {} the old attempt can no longer take effect",
+                time::both(settled, around.now)
+            )
+        });
+    }
+    match (&record.unwind, &action.undo) {
+        (Some(_), Some(undo)) => reason.then(format!(
+            "it need not be said: `{}` undoes it in either case",
+            undo.method
+        )),
+        (Some(_), None) => reason.then("what comes before it is not undone until it is said"),
+        (None, _) => reason,
+    }
+}
+
+fn undo_failed(
+    record: &MilestoneRecord,
+    action: &ActionRecord,
+    undo: &UndoRecord,
+    around: &Surroundings<'_>,
+) -> Reason {
+    let (name, program, id) = (&action.name, around.program, shell::id(&record.id));
+    let mut reason = Reason::new(format!(
+        "`{}`, the undo of `{name}`, has failed for good after {}",
+        undo.method,
+        counted(undo.attempts.unsigned_abs(), "attempt")
+    ));
+    if let Some(error) = newest_error(record, Some((name, Phase::Undo))) {
+        reason = reason.then(error);
+    }
+    reason
+        .then(format!("to try it again:            {program} retry {id}"))
+        .then(format!(
+            "if it need not be undone:   {program} waive {id} {}",
+            shell::quoted(name)
+        ))
+}
+
+fn later(
+    record: &MilestoneRecord,
+    action: &ActionRecord,
+    due: &DueTask<'_>,
+    at: DateTime,
+    around: &Surroundings<'_>,
+) -> Reason {
+    let (phase, at) = (due.task.phase, time::both(at, around.now));
+    let what = task(action, phase);
+    let failures = match (phase, &action.undo) {
+        (Phase::Do, _) => action.failures,
+        (Phase::Undo, Some(undo)) => undo.failures,
+        _ => 0,
+    };
+    let mut reason = if failures > 0 {
+        let times = if failures == 1 {
+            "once".to_owned()
+        } else {
+            format!("{failures} times in a row")
+        };
+        Reason::new(format!(
+            "{what} is tried again at {at}: it has failed {times}"
+        ))
+    } else {
+        Reason::new(format!("{what} may begin at {at}"))
+    };
+    if failures > 0
+        && let Some(error) = newest_error(record, Some((&action.name, phase)))
+    {
+        reason = reason.then(error);
+    }
+    let reachable = serving(due, around.workers) > 0;
+    if reachable {
+        reason
+    } else {
+        with_workers(reason, record, due, around)
+    }
+}
+
+/// Which workers could do it.
+fn with_workers(
+    reason: Reason,
+    record: &MilestoneRecord,
+    due: &DueTask<'_>,
+    around: &Surroundings<'_>,
+) -> Reason {
+    let (method, queue) = (due.method, due.queue);
+    let count = serving(due, around.workers);
+    if count > 0 {
+        let reason = reason.then(format!("{}, and can run it", living(count)));
+        return match &record.lease {
+            Some(lease) => reason.then(format!(
+                "{} holds the milestone, and begins it when it has a free place",
+                lease.owner
+            )),
+            None => reason,
+        };
+    }
+    let reason = if around.workers.iter().any(|worker| has(worker, method)) {
+        reason.then(format!(
+            "no worker that has `{method}` serves the queue `{queue}`"
+        ))
+    } else {
+        reason.then(format!("no worker has `{method}`"))
+    };
+    match around.workers.len() {
+        0 => reason.then("no worker lives at all"),
+        _ => reason.then(format!(
+            "{}; start one whose binary has the action (a library's is there only if something names the crate)",
+            living(around.workers.len())
+        )),
+    }
+}
+
+/// `1 worker lives`, `2 workers live`.
+pub(crate) fn living(count: usize) -> String {
+    let verb = if count == 1 { "lives" } else { "live" };
+    format!("{} {verb}", counted(count as u64, "worker"))
+}
+
+/// How many workers could do it.
+pub(crate) fn serving(due: &DueTask<'_>, workers: &[WorkerInfo]) -> usize {
+    let serves = |worker: &&WorkerInfo| {
+        has(worker, due.method) && worker.queues.iter().any(|queue| queue == due.queue)
+    };
+    workers.iter().filter(serves).count()
+}
+
+fn has(worker: &WorkerInfo, method: &str) -> bool {
+    worker.methods.iter().any(|name| name == method)
+}
+
+/// The name of what runs or waits.
+fn task(action: &ActionRecord, phase: Phase) -> String {
+    let name = &action.name;
+    let queue = action
+        .queue
+        .as_deref()
+        .filter(|queue| *queue != DEFAULT_QUEUE);
+    let queue = queue
+        .map(|queue| format!(" (queue `{queue}`)"))
+        .unwrap_or_default();
+    match (phase, &action.method, &action.undo) {
+        (Phase::Undo, _, Some(undo)) => format!("`{}`, the undo of `{name}`,{queue}", undo.method),
+        (Phase::Do, Some(method), _) if method != name => {
+            format!("`{name}` (method `{method}`){queue}")
+        }
+        _ => format!("`{name}`{queue}"),
+    }
+}
+
+/// The newest error, of all or of one action, in short.
+pub(crate) fn newest_error(record: &MilestoneRecord, of: Option<(&str, Phase)>) -> Option<String> {
+    let attempt = record.report.iter().find(|attempt| {
+        attempt.success != Some(true)
+            && of.is_none_or(|(name, phase)| attempt.action == name && attempt.phase == phase)
+    })?;
+    let text = in_short(attempt);
+    Some(match of {
+        Some(_) => shortened(&text, ERROR),
+        None => shortened(&format!("{}: {text}", attempt.action), ERROR),
+    })
+}
+
+/// What an attempt ended with, in short.
+pub(crate) fn in_short(attempt: &Attempt) -> String {
+    let how = attempt.kind.map(|kind| match kind {
+        AttemptKind::Abandoned => "its worker died or lost its lease",
+        AttemptKind::Timeout => "timeout",
+        AttemptKind::Panic => "panic",
+        AttemptKind::Cancelled => "cancelled",
+        AttemptKind::Refused => "its output was refused",
+        _ => "ended otherwise",
+    });
+    match (how, &attempt.error) {
+        (Some(how), Some(error)) => format!("{how}: {}", error.message),
+        (Some(how), None) => how.to_owned(),
+        (None, Some(error)) => error.message.clone(),
+        (None, None) => "no error is known".to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "explain/tests.rs"]
+mod tests;

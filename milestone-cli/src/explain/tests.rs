@@ -1,0 +1,207 @@
+use milestone_runtime::core::{
+    machine::Task,
+    options::Mode,
+    record::{AttemptKind, Order},
+};
+
+use super::*;
+use crate::fixtures::{Story, action, at, worker};
+
+/// What is told at 5 s, a line each.
+fn told(record: &MilestoneRecord, workers: &[WorkerInfo]) -> String {
+    told_at(record, workers, 5)
+}
+
+fn told_at(record: &MilestoneRecord, workers: &[WorkerInfo], seconds: i64) -> String {
+    let around = Surroundings {
+        now: at(seconds),
+        workers,
+        program: "milestone",
+    };
+    let mut text = String::new();
+    for reason in explain(record, &around) {
+        push!(text, "{}\n", reason.what);
+        for line in reason.then {
+            push!(text, "  {line}\n");
+        }
+    }
+    text
+}
+
+fn all() -> Vec<WorkerInfo> {
+    vec![
+        worker("a", &["reserve", "charge", "send", "file", "release"]),
+        worker("b", &["charge"]),
+    ]
+}
+
+/// F42: `show` says that no worker has `x`.
+#[test]
+fn f42_what_no_worker_has_is_named() {
+    let record = Story::order().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    `reserve` is due, and waits for a worker
+      1 worker lives, and can run it
+    ");
+    insta::assert_snapshot!(told(&record, &[worker("b", &["charge"])]), @r"
+    `reserve` is due, and waits for a worker
+      no worker has `reserve`
+      1 worker lives; start one whose binary has the action (a library's is there only if something names the crate)
+    ");
+    insta::assert_snapshot!(told(&record, &[]), @r"
+    `reserve` is due, and waits for a worker
+      no worker has `reserve`
+      no worker lives at all
+    ");
+    let mut elsewhere = worker("c", &["reserve"]);
+    elsewhere.queues = vec!["slow".to_owned()];
+    insta::assert_snapshot!(told(&record, &[elsewhere]), @r"
+    `reserve` is due, and waits for a worker
+      no worker that has `reserve` serves the queue `default`
+      1 worker lives; start one whose binary has the action (a library's is there only if something names the crate)
+    ");
+}
+
+#[test]
+fn what_runs_is_told_with_its_worker() {
+    let record = Story::order().claim().begin(Task::to_do(0)).told();
+    insta::assert_snapshot!(told(&record, &all()), @"`reserve` runs: attempt 1, on bank-7-1 since 2026-01-01 03:00:02 UTC (3s ago)");
+    insta::assert_snapshot!(told_at(&record, &all(), 20), @r"
+    `reserve` runs: attempt 1, on bank-7-1 since 2026-01-01 03:00:02 UTC (18s ago)
+      its worker has been silent: the lease ended 9s ago, and another worker takes over
+    ");
+}
+
+#[test]
+fn a_backoff_tells_its_time_and_its_error() {
+    let story = Story::order().claim().begin(Task::to_do(0));
+    let record = story.fail(Task::to_do(0), None, false).hand_back().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    `reserve` is tried again at 2026-01-01 03:00:33 UTC (in 28s): it has failed once
+      the bank does not answer
+    ");
+    insta::assert_snapshot!(told(&record, &[]), @r"
+    `reserve` is tried again at 2026-01-01 03:00:33 UTC (in 28s): it has failed once
+      the bank does not answer
+      no worker has `reserve`
+      no worker lives at all
+    ");
+}
+
+#[test]
+fn a_doubt_tells_both_answers_and_when_one_is_safe() {
+    let story = Story::order().claim().run(0).begin(Task::to_do(1));
+    let story = story.fail(Task::to_do(1), Some(AttemptKind::Timeout), false);
+    let record = story.hand_back().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    `charge` is in doubt: attempt 1 took longer than its timeout, so nobody knows whether it took effect
+      it began on bank-7-1 at 2026-01-01 03:00:04 UTC (1s ago)
+      find out where it takes effect, then say so:
+        it did:      milestone resolve order-7 charge --applied --output '<what it gave, as JSON>'
+        it did not:  milestone resolve order-7 charge --not-applied
+      `--not-applied` is safe from 2026-01-01 03:00:35 UTC (in 30s) on: until then the old attempt may still take effect
+    ");
+    insta::assert_snapshot!(told_at(&record, &all(), 60), @r"
+    `charge` is in doubt: attempt 1 took longer than its timeout, so nobody knows whether it took effect
+      it began on bank-7-1 at 2026-01-01 03:00:04 UTC (56s ago)
+      find out where it takes effect, then say so:
+        it did:      milestone resolve order-7 charge --applied --output '<what it gave, as JSON>'
+        it did not:  milestone resolve order-7 charge --not-applied
+      `--not-applied` is safe: since 2026-01-01 03:00:35 UTC (25s ago) the old attempt can no longer take effect
+    ");
+}
+
+#[test]
+fn a_doubt_while_undoing_holds_up_what_comes_before() {
+    let story = Story::order().claim().run(0).begin(Task::to_do(1));
+    let story = story.fail(Task::to_do(1), Some(AttemptKind::Panic), false);
+    let reason = "a mistake".to_owned();
+    let record = story.command(Order::Cancel { reason }).hand_back().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    it is being undone by ann@desk-3 since 2026-01-01 03:00:06 UTC (in 1s), and ends cancelled: a mistake
+    `charge` is in doubt: attempt 1 panicked, so nobody knows whether it took effect
+      it began on bank-7-1 at 2026-01-01 03:00:04 UTC (1s ago)
+      find out where it takes effect, then say so:
+        it did:      milestone resolve order-7 charge --applied --output '<what it gave, as JSON>'
+        it did not:  milestone resolve order-7 charge --not-applied
+      `--not-applied` is safe from 2026-01-01 03:00:35 UTC (in 30s) on: until then the old attempt may still take effect
+      what comes before it is not undone until it is said
+    ");
+}
+
+#[test]
+fn a_hold_tells_who_and_why() {
+    let reason = "the bank is closed".to_owned();
+    let story = Story::order().claim().command(Order::Pause { reason });
+    let record = story.hand_back().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    on hold since 2026-01-01 03:00:02 UTC (3s ago), by ann@desk-3: the bank is closed
+      nothing new begins until: milestone resume order-7
+    ");
+}
+
+#[test]
+fn an_undo_that_failed_is_retried_or_waived() {
+    let story = Story::order().claim().run(0).begin(Task::to_do(1));
+    let story = story
+        .fail(Task::to_do(1), None, true)
+        .begin(Task::to_undo(0));
+    let record = story.fail(Task::to_undo(0), None, true).hand_back().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    it is being undone since 2026-01-01 03:00:05 UTC (now), and ends undone: `charge` failed
+    `release`, the undo of `reserve`, has failed for good after 1 attempt
+      the bank does not answer
+      to try it again:            milestone retry order-7
+      if it need not be undone:   milestone waive order-7 reserve
+    ");
+}
+
+#[test]
+fn unread_commands_are_listed() {
+    let story = Story::order().claim();
+    let record = story.send(Order::Resume).send(Order::Retry).record;
+    insta::assert_snapshot!(told(&record, &[]), @r"
+    2 commands in the inbox, which no worker has read yet
+      resume by ann@desk-3, 4s ago
+      retry by ann@desk-3, 4s ago
+      no worker lives
+    `reserve` is due, and waits for a worker
+      no worker has `reserve`
+      no worker lives at all
+    ");
+}
+
+#[test]
+fn an_end_tells_what_can_still_be_done() {
+    let one = || Story::new("Order", vec![action("charge", Mode::Plain, &[])]).claim();
+    let completed = one().run(0).told();
+    insta::assert_snapshot!(told(&completed, &[]), @"completed at 2026-01-01 03:00:03 UTC (2s ago)");
+    let failed = one()
+        .begin(Task::to_do(0))
+        .fail(Task::to_do(0), None, true)
+        .told();
+    insta::assert_snapshot!(told(&failed, &[]), @r"
+    failed at 2026-01-01 03:00:03 UTC (2s ago)
+      the newest error: charge: the bank does not answer
+      to go on from what failed: milestone retry order-7
+    ");
+    let reason = "a mistake".to_owned();
+    let cancelled = one().command(Order::Cancel { reason }).told();
+    insta::assert_snapshot!(told(&cancelled, &[]), @r"
+    cancelled at 2026-01-01 03:00:02 UTC (3s ago)
+      by ann@desk-3: a mistake
+    ");
+}
+
+#[test]
+fn an_alias_and_a_queue_are_told() {
+    let mut thank = action("thank", Mode::Idempotent, &[]);
+    thank.method = Some("notify".to_owned());
+    thank.queue = Some("mail".to_owned());
+    let record = Story::new("Order", vec![thank]).told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    `thank` (method `notify`) (queue `mail`) is due, and waits for a worker
+      no worker has `notify`
+      2 workers live; start one whose binary has the action (a library's is there only if something names the crate)
+    ");
+}

@@ -1,0 +1,114 @@
+//! Documents as relaxed extended JSON, with their fields in order.
+
+use bson::Bson;
+
+/// On one line.
+pub(crate) fn line(value: &Bson) -> String {
+    let mut text = String::new();
+    write(&mut text, value, None);
+    text
+}
+
+/// With a line for each field.
+pub(crate) fn pretty(value: &Bson) -> String {
+    let mut text = String::new();
+    write(&mut text, value, Some(0));
+    text
+}
+
+/// `depth` is that of the indentation; none is one line.
+fn write(text: &mut String, value: &Bson, depth: Option<usize>) {
+    match value {
+        Bson::Document(document) => {
+            let fields = document.iter().map(|(key, value)| (Some(key), value));
+            write_all(text, ['{', '}'], fields.collect(), depth);
+        }
+        Bson::Array(values) => {
+            let values = values.iter().map(|value| (None, value));
+            write_all(text, ['[', ']'], values.collect(), depth);
+        }
+        leaf => {
+            push!(text, "{}", leaf.clone().into_relaxed_extjson());
+        }
+    }
+}
+
+fn write_all(
+    text: &mut String,
+    [open, close]: [char; 2],
+    values: Vec<(Option<&String>, &Bson)>,
+    depth: Option<usize>,
+) {
+    text.push(open);
+    let inner = depth.map(|depth| depth + 1).filter(|_| !values.is_empty());
+    for (index, (key, value)) in values.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        match inner {
+            Some(inner) => new_line(text, inner),
+            None if index > 0 => text.push(' '),
+            None => {}
+        }
+        if let Some(key) = key {
+            push!(text, "{}: ", serde_json::Value::from(key.as_str()));
+        }
+        write(text, value, inner);
+    }
+    if let Some(inner) = inner {
+        new_line(text, inner - 1);
+    }
+    text.push(close);
+}
+
+fn new_line(text: &mut String, depth: usize) {
+    text.push('\n');
+    text.extend(std::iter::repeat_n("  ", depth));
+}
+
+/// Reads a value: plain JSON, or extended JSON where a type is meant that JSON does not have.
+pub(crate) fn read(text: &str) -> Result<Bson, String> {
+    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{DateTime, doc, oid::ObjectId};
+
+    use super::*;
+
+    #[test]
+    fn fields_keep_their_order() {
+        let value = doc! {
+            "z": 1, "a": [true, Bson::Null, 2.5], "_id": ObjectId::from_bytes([7; 12]), "none": {}, "no": [],
+            "at": DateTime::from_millis(1_767_236_400_000), "\"": "\n",
+        };
+        insta::assert_snapshot!(line(&value.clone().into()), @r#"{"z": 1, "a": [true, null, 2.5], "_id": {"$oid":"070707070707070707070707"}, "none": {}, "no": [], "at": {"$date":"2026-01-01T03:00:00Z"}, "\"": "\n"}"#);
+        insta::assert_snapshot!(pretty(&value.clone().into()), @r#"
+        {
+          "z": 1,
+          "a": [
+            true,
+            null,
+            2.5
+          ],
+          "_id": {"$oid":"070707070707070707070707"},
+          "none": {},
+          "no": [],
+          "at": {"$date":"2026-01-01T03:00:00Z"},
+          "\"": "\n"
+        }
+        "#);
+        assert_eq!(read(&pretty(&value.clone().into())), Ok(value.into()));
+    }
+
+    #[test]
+    fn values_are_plain_or_extended_json() {
+        assert_eq!(read("7"), Ok(Bson::Int32(7)));
+        assert_eq!(read("5000000000"), Ok(Bson::Int64(5_000_000_000)));
+        assert_eq!(read(r#"{"$numberLong": "7"}"#), Ok(Bson::Int64(7)));
+        assert_eq!(read("\"a\""), Ok("a".into()));
+        assert!(read("18446744073709551615").is_err());
+        assert!(read("{").unwrap_err().starts_with("no JSON"));
+    }
+}
