@@ -67,9 +67,11 @@ impl Engine {
         let now = self.now();
         let pass = self.passes.front().filter(|pass| !pass.exhausted);
         let config = &self.shared.config;
-        let expired = self
-            .takes_expired_from
-            .is_none_or(|from| from <= Instant::now());
+        // Of a database that is away nobody knows whether it is back, until a call succeeds: it may be this one.
+        let expired = !self.outage
+            && self
+                .takes_expired_from
+                .is_none_or(|from| from <= Instant::now());
         // The margin is for the time that a renewal of the owner may be on its way.
         let margin = config.lease / 20;
         let mut queues: Vec<String> = self.shared.registry.queues().into_iter().collect();
