@@ -1,0 +1,277 @@
+//! What a seed means: which workers there are, what is started when, what the client says, how the network and the processes behave.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    ops::Range,
+    time::Duration,
+};
+
+use fastrand::Rng;
+use milestone_runtime::{core::record::Phase, dynamic::Action};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+pub(crate) const POLL: Duration = Duration::from_millis(500);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
+/// Longer than any body takes that is not frozen.
+pub(crate) const SETTLE: Duration = Duration::from_secs(4);
+
+pub(crate) struct Story {
+    pub(crate) seed: u64,
+    pub(crate) workers: Vec<WorkerPlan>,
+    pub(crate) milestones: Vec<MilestonePlan>,
+    /// How long things fail.
+    pub(crate) chaos: Duration,
+    pub(crate) faults: Faults,
+}
+
+pub(crate) struct WorkerPlan {
+    pub(crate) places: usize,
+    /// Whether it has all methods, or only those that need no luck.
+    pub(crate) all_methods: bool,
+    /// Whether it makes one pass after the other instead of working all the time.
+    pub(crate) passes: bool,
+    /// What befalls the process, one after the other: after that wait.
+    pub(crate) blows: Vec<(Duration, Blow)>,
+}
+
+/// What befalls a process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Blow {
+    /// Stopped for so long, as by SIGSTOP.
+    Freeze(Duration),
+    /// Killed, and another one started so much later.
+    Kill(Duration),
+    /// Shut down in order, and another one started so much later.
+    Shutdown(Duration),
+    /// Cut off from the database for so long.
+    Cut(Duration),
+}
+
+pub(crate) struct MilestonePlan {
+    pub(crate) id: String,
+    pub(crate) graph: Action,
+    pub(crate) at: Duration,
+    pub(crate) commands: Vec<(Duration, Said)>,
+}
+
+/// What the client says at some time, whatever the milestone is at then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Said {
+    Cancel,
+    Pause,
+    Resume,
+    Retry,
+    Resolve,
+    Waive,
+}
+
+/// How often a call goes wrong, in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) lost_request: u32,
+    pub(crate) lost_reply: u32,
+    pub(crate) late: u32,
+    pub(crate) copied: u32,
+    pub(crate) short_delay: u32,
+    pub(crate) long_delay: u32,
+    pub(crate) unknown_item: u32,
+    /// When the database is away for all, and for how long.
+    pub(crate) outage: Option<(Duration, Duration)>,
+    pub(crate) hints: bool,
+}
+
+impl Story {
+    /// Whether nobody ever is to blame for an attempt that is cut off: there is one worker, it neither freezes nor ends, and whatever
+    /// becomes of its calls, nobody else can take what it holds.
+    pub(crate) fn is_innocent(&self) -> bool {
+        let [worker] = &self.workers[..] else {
+            return false;
+        };
+        let mut blows = worker.blows.iter();
+        blows.all(|(_, blow)| matches!(blow, Blow::Cut(_)))
+    }
+
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed ^ 0x005e_ed00_0000);
+        let chaos = millis(&mut rng, 6_000..14_000);
+        let workers = (0..rng.usize(1..=3))
+            .map(|index| worker(&mut rng, index, chaos))
+            .collect();
+        let milestones = (0..rng.usize(1..=4))
+            .map(|index| milestone(&mut rng, index, chaos))
+            .collect();
+        Self {
+            seed,
+            workers,
+            milestones,
+            faults: faults(&mut rng, chaos),
+            chaos,
+        }
+    }
+}
+
+fn millis(rng: &mut Rng, range: Range<u64>) -> Duration {
+    Duration::from_millis(rng.u64(range))
+}
+
+fn one_in(rng: &mut Rng, times: u32) -> bool {
+    rng.u32(0..times) == 0
+}
+
+fn faults(rng: &mut Rng, chaos: Duration) -> Faults {
+    let mut rate = |times: u32, most: u32| {
+        if one_in(rng, times) {
+            rng.u32(1..=most)
+        } else {
+            0
+        }
+    };
+    let mut faults = Faults {
+        lost_request: rate(2, 120),
+        lost_reply: rate(2, 200),
+        late: rate(3, 80),
+        copied: rate(2, 200),
+        short_delay: rate(2, 700),
+        long_delay: rate(3, 60),
+        unknown_item: rate(3, 200),
+        ..Faults::default()
+    };
+    faults.hints = rng.bool();
+    if one_in(rng, 3) {
+        let at = chaos.mul_f64(rng.f64() * 0.7);
+        faults.outage = Some((at, millis(rng, 100..6_000)));
+    }
+    faults
+}
+
+fn worker(rng: &mut Rng, index: usize, chaos: Duration) -> WorkerPlan {
+    let mut blows = Vec::new();
+    for _ in 0..rng.usize(0..=3) {
+        let wait = chaos.mul_f64(rng.f64() * 0.5);
+        let long = LEASE.mul_f64(0.3 + rng.f64() * 2.5);
+        let blow = match rng.u32(0..10) {
+            0..=3 => Blow::Freeze(long),
+            4..=6 => Blow::Kill(long),
+            7 => Blow::Shutdown(long / 4),
+            _ => Blow::Cut(long),
+        };
+        blows.push((wait, blow));
+    }
+    WorkerPlan {
+        places: rng.usize(1..=3),
+        all_methods: index == 0 || !one_in(rng, 4),
+        passes: one_in(rng, 5),
+        blows,
+    }
+}
+
+fn milestone(rng: &mut Rng, index: usize, chaos: Duration) -> MilestonePlan {
+    let commands = if one_in(rng, 2) { rng.usize(1..=3) } else { 0 };
+    let said = |rng: &mut Rng| match rng.u32(0..12) {
+        0..=2 => Said::Cancel,
+        3..=4 => Said::Pause,
+        5..=6 => Said::Resume,
+        7..=8 => Said::Retry,
+        9..=10 => Said::Resolve,
+        _ => Said::Waive,
+    };
+    let commands = (0..commands)
+        .map(|_| (chaos.mul_f64(rng.f64()), said(rng)))
+        .collect();
+    let saga = one_in(rng, 2);
+    let mut names = 0;
+    let mut action = |rng: &mut Rng| {
+        names += 1;
+        Action::new(format!("a{names}")).method(method(rng, saga))
+    };
+    let graph = match rng.u32(0..6) {
+        0 => action(rng),
+        1 | 2 => {
+            let last = action(rng);
+            (0..rng.usize(1..=3)).fold(last, |below, _| action(rng).next([below]))
+        }
+        3 => {
+            let branches: Vec<Action> = (0..rng.usize(2..=3)).map(|_| action(rng)).collect();
+            action(rng).next(branches).done(action(rng))
+        }
+        4 => {
+            let branches: Vec<Action> = (0..rng.usize(2..=4)).map(|_| action(rng)).collect();
+            Action::fork("fork").next(branches)
+        }
+        _ => {
+            let left = action(rng).next([action(rng)]);
+            action(rng).next([left, action(rng)]).done(action(rng))
+        }
+    };
+    MilestonePlan {
+        id: format!("m{index}"),
+        graph,
+        at: chaos.mul_f64(rng.f64() * 0.7),
+        commands,
+    }
+}
+
+fn method(rng: &mut Rng, saga: bool) -> &'static str {
+    let one = rng.usize(0..5);
+    if saga {
+        ["idem-u", "plain-u", "plain-ru", "idem", "idem-u"][one]
+    } else {
+        ["idem", "plain", "plain-r", "timed", "plain-t"][one]
+    }
+}
+
+/// How a body behaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Behaviour {
+    pub(crate) before: Duration,
+    pub(crate) after: Duration,
+    pub(crate) end: Ending,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Succeeds,
+    /// Before it took effect.
+    Fails,
+    /// After it took effect; only what may run again does that.
+    FailsAfter,
+    /// For good, before it took effect.
+    Fatal,
+    PanicsBefore,
+    PanicsAfter,
+}
+
+impl Story {
+    pub(crate) fn behaviour(
+        &self,
+        id: &str,
+        action: &str,
+        phase: Phase,
+        attempt: i64,
+        repeatable: bool,
+    ) -> Behaviour {
+        let of = |attempt: i64| {
+            let mut hasher = DefaultHasher::new();
+            (self.seed, id, action, phase == Phase::Undo, attempt).hash(&mut hasher);
+            Rng::with_seed(hasher.finish())
+        };
+        let mut rng = of(attempt);
+        let length = |rng: &mut Rng| match rng.u32(0..12) {
+            0..=2 => Duration::ZERO,
+            3..=9 => millis(rng, 1..400),
+            _ => millis(rng, 400..1_900),
+        };
+        let (before, after) = (length(&mut rng), length(&mut rng));
+        // Luck turns after a few attempts, so that it ends.
+        let end = match rng.u32(0..100) {
+            _ if attempt > 3 => Ending::Succeeds,
+            0..=11 => Ending::Fails,
+            12..=17 if repeatable => Ending::FailsAfter,
+            18..=20 => Ending::Fatal,
+            21 => Ending::PanicsBefore,
+            22 => Ending::PanicsAfter,
+            _ => Ending::Succeeds,
+        };
+        Behaviour { before, after, end }
+    }
+}
