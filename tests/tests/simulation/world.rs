@@ -70,8 +70,8 @@ impl World {
         let story = Arc::new(Story::new(seed));
         let log = Arc::new(Log::new());
         let memory = Arc::new(MemoryStore::new());
-        let store = broken(Arc::clone(&memory));
-        let court = Arc::new(Court::new(Arc::clone(&log), memory, store));
+        let carrying = broken(Arc::clone(&memory));
+        let court = Arc::new(Court::new(Arc::clone(&log), memory, carrying));
         let ledger = Arc::new(Ledger::new(Arc::clone(&log), Arc::clone(&court)));
         Arc::new(Self {
             workers: Mutex::new(story.workers.iter().map(|_| None).collect()),
