@@ -67,8 +67,10 @@ impl Engine {
         let now = self.now();
         let pass = self.passes.front().filter(|pass| !pass.exhausted);
         let config = &self.shared.config;
-        // Of a database that is away nobody knows whether it is back, until a call succeeds: it may be this one.
+        // Of a database that is away nobody knows whether it is back, until a call succeeds: it may be this one. And where renewals come
+        // late, so may those of others.
         let expired = !self.outage
+            && !self.renews_late()
             && self
                 .takes_expired_from
                 .is_none_or(|from| from <= Instant::now());

@@ -18,6 +18,13 @@ impl Engine {
         })
     }
 
+    /// Whether a lease of this worker has ended by what it knows: its renewal fails, or is on its way for too long.
+    pub(super) fn renews_late(&self) -> bool {
+        let now = self.now();
+        let mut renewed = self.held.values().filter(|held| !held.waits());
+        renewed.any(|held| held.until <= now)
+    }
+
     pub(super) fn send_renewal(&mut self) {
         if self.renewing || self.held.is_empty() || Instant::now() < self.renew_at {
             return;
@@ -99,6 +106,10 @@ impl Engine {
         };
         self.successful_call();
         self.set_time(renewed.now, round_trip);
+        if self.renews_late() {
+            // Whatever kept this renewal has perhaps kept those of others, too: they get one lease.
+            self.takes_expired_from = Some(Instant::now() + self.shared.config.lease);
+        }
         for id in &renewed.lost {
             let token = request
                 .holds
