@@ -7,4 +7,5 @@ pub mod logs;
 pub mod look;
 pub mod own_server;
 pub mod place;
+pub mod saga;
 pub mod server;

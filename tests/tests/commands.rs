@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use milestone_runtime::{
     CommandError, Handle, Method, OutcomeError, Runtime, Status,
-    action::{ActionError, Options},
+    action::{ActionError, Options, RetryPolicy},
     core::record::{ActionState, UndoState},
     dynamic::Action,
 };
@@ -24,6 +24,7 @@ on_stores!(memory, sqlite, mongodb:
     a_pause_lets_what_runs_end_and_a_resume_goes_on,
     a_failed_milestone_is_retried_from_what_failed,
     f05_a_running_milestone_is_not_retried,
+    f05_two_operators_retry_once,
     what_is_in_doubt_is_resolved_as_applied,
     what_is_in_doubt_is_resolved_as_not_applied,
     an_undo_that_failed_is_waived,
@@ -152,27 +153,74 @@ async fn a_failed_milestone_is_retried_from_what_failed(place: Place) {
     assert_eq!(attempts(&record, "second").len(), 2);
 }
 
+/// F05: a retry of a milestone that runs, or that waits for its next attempt, is refused and says why; a second run beside the first does
+/// not begin, and the report is that of one history.
 async fn f05_a_running_milestone_is_not_retried(place: Place) {
     let ledger = Ledger::new();
     let (open, closed) = watch::channel(false);
+    let later = quick().retry(
+        RetryPolicy::new()
+            .base(Duration::from_hours(1))
+            .cap(Duration::from_hours(1)),
+    );
     let runtime = place
         .builder()
         .register(gate(&ledger, "gate", &closed))
+        .register(ledger.fails_first("later", 1).options(later))
         .build()
         .await
         .unwrap();
     runtime.spawn();
     let handle = runtime.start("job", "gate", ()).await.unwrap();
     until_true("the gate runs", || ledger.count("gate") > 0).await;
-    let error = handle.retry().await.unwrap_err();
-    let told = error.to_string();
-    assert!(
-        told.contains("`retry`") && told.contains("running"),
-        "{told}"
-    );
+    for _ in 0..3 {
+        let error = handle.retry().await.unwrap_err();
+        let told = error.to_string();
+        assert!(
+            told.contains("`retry`") && told.contains("running"),
+            "{told}"
+        );
+    }
     open.send_replace(true);
     handle.outcome().await.unwrap();
     assert_eq!(ledger.count("gate"), 1);
+    let record = handle.record().await.unwrap();
+    assert_eq!((record.report.len(), record.epoch), (1, 1));
+
+    let waits = runtime.start("job", "later", ()).await.unwrap();
+    until(&runtime, waits.id(), |record| {
+        record.state == Status::Waiting && record.lease.is_none()
+    })
+    .await;
+    let told = waits.retry().await.unwrap_err().to_string();
+    assert!(
+        told.contains("`retry`") && told.contains("waiting"),
+        "{told}"
+    );
+    let record = waits.record().await.unwrap();
+    assert_eq!((record.state, record.report.len()), (Status::Waiting, 1));
+}
+
+/// F05: a failed milestone is retried by two operators at once. One is told that it is too late, and the attempts go on counting.
+async fn f05_two_operators_retry_once(place: Place) {
+    let ledger = Ledger::new();
+    let runtime = place
+        .builder()
+        .register(ledger.fails_first("a", 1).options(Options::plain()))
+        .build()
+        .await
+        .unwrap();
+    runtime.spawn();
+    let handle = runtime.start("job", "a", ()).await.unwrap();
+    handle.outcome().await.unwrap_err();
+    let (one, other) = tokio::join!(handle.retry(), handle.retry());
+    let done = [&one, &other].into_iter().filter(|told| told.is_ok());
+    assert_eq!(done.count(), 1, "{one:?} {other:?}");
+    handle.outcome().await.unwrap();
+    let record = handle.record().await.unwrap();
+    let numbers = attempts(&record, "a").into_iter().map(|a| a.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(ledger.count("a"), 2);
 }
 
 /// A plain action that is cut off in its middle, and one after it.

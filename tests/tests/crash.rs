@@ -1,4 +1,5 @@
-//! Worker processes are killed with SIGKILL in the middle of their work, and others carry on.
+//! Worker processes are killed with SIGKILL in the middle of their work, and others carry on. After each the checker walks the whole
+//! collection (F10).
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -8,17 +9,11 @@ use std::{
 };
 
 use bson::doc;
-use milestone_core::{
-    machine,
-    record::{ActionState, AttemptKind, MilestoneRecord, Status},
-};
+use milestone_core::record::{ActionState, AttemptKind, MilestoneRecord, Status};
 use milestone_examples::bank::Bank;
-use milestone_runtime::{
-    Runtime,
-    dynamic::Action,
-    store::{Filter, Page},
-};
+use milestone_runtime::{Runtime, dynamic::Action, store::Filter};
 use milestone_tests::{
+    checker::checked,
     look::{action, attempts, successes, until},
     on_stores,
     place::{Kind, Place},
@@ -156,7 +151,7 @@ async fn killed_in(place: Place, victim: &str) {
     assert_eq!(successes(&record, victim), [Some(true), None]);
     let abandoned = attempts(&record, victim)[1];
     assert_eq!(abandoned.kind, Some(AttemptKind::Abandoned));
-    assert_eq!(machine::check(&record), []);
+    checked(&runtime).await;
 }
 
 async fn s23_killed_in_the_root(place: Place) {
@@ -194,6 +189,7 @@ async fn s23_killed_in_a_plain_action(place: Place) {
     assert_eq!(action(&record, "charge").state, ActionState::InDoubt);
     // Time for a worker to do what it must not.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    checked(&runtime).await;
     let charges = workers
         .begun()
         .into_iter()
@@ -290,13 +286,8 @@ async fn four_workers_and_a_killer(place: Place) {
     let balances = bank.balances().await.expect("balances");
     assert_eq!(balances, expected);
 
-    let page = Page {
-        limit: 2 * TRANSFERS,
-        ..Page::default()
-    };
-    let listed = runtime.list(Filter::new(), page).await.expect("a list");
-    assert!(listed.unreadable.is_empty(), "{:?}", listed.unreadable);
-    assert_eq!(listed.records.len(), TRANSFERS);
+    let records = checked(&runtime).await;
+    assert_eq!(records.len(), TRANSFERS);
     let mut last = HashMap::new();
     let mut seen = HashSet::new();
     for (id, name, number) in workers.begun() {
@@ -308,8 +299,7 @@ async fn four_workers_and_a_killer(place: Place) {
         *newest = number.max(*newest);
     }
     let mut abandoned = 0;
-    for record in &listed.records {
-        assert_eq!(machine::check(record), []);
+    for record in &records {
         assert_eq!(record.state, Status::Completed, "{record:#?}");
         assert!(
             record.lease.is_none() && record.next.is_none(),

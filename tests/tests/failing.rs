@@ -35,7 +35,7 @@ on_stores!(memory, sqlite, mongodb:
     a_plain_action_is_not_retried,
     retry_after_is_heeded,
     retries_are_used_up,
-    a_timeout_is_a_failed_attempt,
+    f02_a_timeout_is_a_failed_attempt,
     a_plain_action_that_times_out_is_in_doubt,
 );
 
@@ -367,7 +367,8 @@ fn hangs_once(ledger: &Ledger, options: Options) -> Method {
     .options(options.timeout(Duration::from_millis(50)))
 }
 
-async fn a_timeout_is_a_failed_attempt(place: Place) {
+/// F02: an action that would never return is ended by its timeout, which counts as a failed attempt.
+async fn f02_a_timeout_is_a_failed_attempt(place: Place) {
     let ledger = Ledger::new();
     let runtime = place
         .builder()
@@ -382,6 +383,7 @@ async fn a_timeout_is_a_failed_attempt(place: Place) {
     assert_eq!(successes(&record, "hangs"), [Some(true), Some(false)]);
     let timed_out = &record.report[1];
     assert_eq!(timed_out.kind, Some(AttemptKind::Timeout));
+    assert!(timed_out.end_date > timed_out.begin_date);
     let message = &timed_out.error.as_ref().unwrap().message;
     assert!(message.contains("timeout of 50ms"), "{message}");
 }

@@ -19,6 +19,7 @@ use milestone_runtime::{
     dynamic::Action,
 };
 use milestone_tests::{
+    checker::checked,
     ledger::{Ledger, quick},
     look::{action, attempts, successes, until, until_true},
     on_stores,
@@ -174,6 +175,7 @@ async fn s19_what_is_still_running_is_not_abandoned(place: Place) {
     assert_eq!(ledger.count("slow"), 1);
 }
 
+/// An action blocks the only thread of its application for three leases, while another worker stands by.
 async fn a_blocked_executor_loses_no_lease(place: Place) {
     let runs = Arc::new(AtomicUsize::new(0));
     let blocking = |runs: &Arc<AtomicUsize>| {
@@ -393,6 +395,7 @@ async fn killed(place: Place, hangs_in: &'static str, finished: &[&str]) {
     assert_eq!(old.kind, Some(AttemptKind::Abandoned));
     assert_eq!(record.losses, 0, "a milestone that goes on is no suspect");
     assert_eq!(ledger.entries().len(), 5 - finished.len());
+    checked(&client).await;
 }
 
 async fn s23_killed_in_the_root(place: Place) {

@@ -248,6 +248,7 @@ async fn s22_a_failed_query_stops_nothing(place: Place) {
     assert_eq!(ledger.entries(), ["a", "b", "c", "a", "b", "c"]);
 }
 
+/// F18: writes are completed and their replies lost, so that they are repeated: they converge, and plain actions run once.
 async fn s22_lost_replies_do_nothing_twice(place: Place) {
     let ledger = Ledger::new();
     let store = Flaky::new(place.store().await);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use milestone_runtime::{Method, action::ActionError};
-use milestone_tests::{ledger::quick, place::bare};
+use milestone_tests::{ledger::quick, place::bare, saga};
 
-/// The actions that it has.
+/// The actions that it has besides those of the saga.
 const ACTIONS: [&str; 5] = ["root", "left", "deep", "right", "done"];
 
 #[tokio::main]
@@ -25,6 +25,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Ok::<_, ActionError>(name)
         });
         builder = builder.register(method.options(quick()));
+    }
+    let hangs = hangs_in.clone();
+    let tell = move |name: &str, attempt| {
+        println!("begins {name} {attempt}");
+        if name == hangs {
+            println!("hangs in {name}");
+        }
+    };
+    for method in saga::methods(tell, Some(&hangs_in)) {
+        builder = builder.register(method);
     }
     let runtime = builder.build().await?;
     runtime.spawn();

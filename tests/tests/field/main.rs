@@ -2,7 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
 
+mod documents;
 mod duplicates;
+mod growth;
 mod leases;
+mod saga;
 mod support;
 mod values;
+mod waiting;

@@ -37,8 +37,9 @@ fn what_is_not_due_does_not_begin() {
     bench.begin(&["b"]);
 }
 
+/// F18: a second write for an attempt that has ended is refused, and so is one for an attempt of an earlier owner.
 #[test]
-fn only_the_attempt_that_runs_can_end() {
+fn f18_only_the_attempt_that_runs_can_end() {
     let mut bench = Bench::new(vec![action("a", Mode::Idempotent, &[])]);
     bench.begin(&["a"]);
     bench.claim();

@@ -90,3 +90,34 @@ fn the_widest_graph_runs() {
     assert_eq!(record.outputs().len(), 201);
     assert!(patch.size() > 4000 * 50);
 }
+
+/// F36: a chain of 1,000, from its first action to its last.
+#[test]
+fn f36_a_chain_of_1000_runs() {
+    const LENGTH: usize = 1_000;
+    let before = |index: usize| index.checked_sub(1);
+    let actions = (0..LENGTH).map(|index| {
+        let name = format!("a{index}");
+        PlannedAction::new(name, Mode::Plain).after(before(index))
+    });
+    let mut bench = Bench::new(actions.collect());
+    for index in 0..LENGTH {
+        let task = Task::to_do(index);
+        assert_ne!(bench.status(), Status::Completed);
+        let begin = Event::Begin {
+            tasks: vec![task],
+            worker: "w".to_owned(),
+        };
+        let succeeded = Event::Succeeded {
+            task,
+            number: 1,
+            output: Bson::Null,
+        };
+        for event in [begin, succeeded] {
+            let _ = advance(&mut bench.record, event, bench.now, &bench.limits).unwrap();
+        }
+    }
+    assert_eq!(bench.status(), Status::Completed);
+    assert_eq!(check(&bench.record), []);
+    assert_eq!(bench.record.report.len(), LENGTH);
+}

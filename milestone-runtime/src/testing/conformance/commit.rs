@@ -43,6 +43,7 @@ pub(super) async fn changes_what_the_patch_names(bench: Bench) {
     assert_eq!(after.get_i64("rev").ok(), Some(record.rev + 2));
 }
 
+/// F18: the reply was lost, and the write is repeated.
 pub(super) async fn repeated_is_done_once(bench: Bench) {
     let record = bench.held("one", "w1", "t1").await;
     let same = commit(
@@ -80,15 +81,20 @@ pub(super) async fn repeated_is_done_once(bench: Bench) {
             .expect("a commit is answered");
         assert!(matches!(told[..], [Committed::Done]), "{told:?}");
     }
-    assert_eq!(
-        bench
-            .raw("one")
-            .await
-            .get_array("report")
-            .map(Vec::len)
-            .ok(),
-        Some(2)
-    );
+    let stored = bench.raw("one").await;
+    assert_eq!(stored.get_array("report").map(Vec::len).ok(), Some(2));
+    // Another write in the place of one that is done changes nothing.
+    for rev in [record.rev, record.rev + 1] {
+        let other = Commit {
+            rev,
+            ..commit(
+                &record,
+                Patch::default().attempt_for_tests(doc! { "number": 3 }.into()),
+            )
+        };
+        bench.commit(other).await;
+        bench.assert_unchanged(&stored).await;
+    }
 }
 
 pub(super) async fn a_release_repeated_is_done_once(bench: Bench) {

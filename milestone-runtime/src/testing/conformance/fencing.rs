@@ -111,6 +111,7 @@ pub(super) async fn nobody_writes_after_a_takeover(bench: Bench) {
     assert_renewal_lost(&bench, &held, "t1").await;
 }
 
+/// F19: a milestone is removed while a worker has it.
 pub(super) async fn nobody_writes_to_what_is_gone(bench: Bench) {
     let held = bench.held("held", "w1", "t1").await;
     assert!(
