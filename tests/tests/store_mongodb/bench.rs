@@ -15,10 +15,8 @@ use milestone_runtime::store::{
     ClaimRequest, Commit, Committed, Insertion, Store as _,
     mongodb::{DEFAULT_COLLECTION, MongoStore},
 };
-use milestone_tests::server::Scratch;
+use milestone_tests::{proxy::Proxy, server::Scratch};
 use mongodb::{Collection, options::ClientOptions};
-
-use super::proxy::Proxy;
 
 /// A store that has been opened.
 pub(crate) async fn open(options: ClientOptions, database: &str) -> MongoStore {

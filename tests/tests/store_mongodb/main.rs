@@ -6,7 +6,6 @@ mod differential;
 mod faults;
 mod hints;
 mod opening;
-mod proxy;
 
 use std::sync::Arc;
 

@@ -1,9 +1,13 @@
-//! A network between a client and the MongoDB server that loses replies on demand.
+//! A network between a client and the MongoDB server that loses replies, cuts connections or is away on demand.
 
 use std::{
     collections::{HashMap, HashSet},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use bson::RawDocument;
@@ -14,13 +18,24 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    sync::Notify,
     task::JoinHandle,
 };
 
 /// Stands between clients and a server while it lives.
-pub(crate) struct Proxy {
-    losses: Arc<Mutex<Losses>>,
+pub struct Proxy {
+    address: SocketAddr,
+    network: Arc<Network>,
     listening: JoinHandle<()>,
+}
+
+/// What all connections share.
+#[derive(Default)]
+struct Network {
+    losses: Mutex<Losses>,
+    cut: Notify,
+    open: AtomicUsize,
+    away: AtomicBool,
 }
 
 /// Which replies are to be lost, and how many were.
@@ -35,30 +50,70 @@ impl Proxy {
     ///
     /// # Panics
     /// If no port is free, or the options name no host.
-    pub(crate) async fn before(options: &mut ClientOptions) -> Self {
+    pub async fn before(options: &mut ClientOptions) -> Self {
         let server = options
             .hosts
             .first()
             .expect("options name a host")
             .to_string();
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = listener.local_addr().expect("a bound port");
-        options.hosts = vec![ServerAddress::from(address)];
+        let proxy = Self::to(server).await;
+        options.hosts = vec![ServerAddress::from(proxy.address)];
         options.direct_connection = Some(true);
         options.repl_set_name = None;
-        let losses = Arc::<Mutex<Losses>>::default();
-        let listening = tokio::spawn(listen(listener, server, Arc::clone(&losses)));
-        Self { losses, listening }
+        proxy
+    }
+
+    /// A proxy for the server at that address.
+    ///
+    /// # Panics
+    /// If no port is free.
+    pub async fn to(server: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound port");
+        let network = Arc::<Network>::default();
+        let listening = tokio::spawn(listen(listener, server, Arc::clone(&network)));
+        Self {
+            address,
+            network,
+            listening,
+        }
+    }
+
+    /// Where clients connect to.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes all connections that there are, with whatever is on its way, and says how many there were.
+    pub fn cut(&self) -> usize {
+        let open = self.open();
+        self.network.cut.notify_waiters();
+        open
+    }
+
+    /// How many connections there are.
+    pub fn open(&self) -> usize {
+        self.network.open.load(Ordering::SeqCst)
+    }
+
+    /// From now on there is no way to the server, or there is one again.
+    pub fn away(&self, away: bool) {
+        self.network.away.store(away, Ordering::SeqCst);
+        if away {
+            self.cut();
+        }
     }
 
     /// Lets the server carry out the next commands of that name, and closes the connection where their replies would come.
-    pub(crate) fn lose_replies(&self, command: &str, times: usize) {
-        lock(&self.losses).to_come.insert(command.to_owned(), times);
+    pub fn lose_replies(&self, command: &str, times: usize) {
+        lock(&self.network.losses)
+            .to_come
+            .insert(command.to_owned(), times);
     }
 
     /// How many replies were lost.
-    pub(crate) fn lost(&self) -> usize {
-        lock(&self.losses).happened
+    pub fn lost(&self) -> usize {
+        lock(&self.network.losses).happened
     }
 }
 
@@ -72,17 +127,28 @@ fn lock(losses: &Mutex<Losses>) -> MutexGuard<'_, Losses> {
     losses.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn listen(listener: TcpListener, server: String, losses: Arc<Mutex<Losses>>) {
+async fn listen(listener: TcpListener, server: String, network: Arc<Network>) {
     while let Ok((client, _)) = listener.accept().await {
-        let (server, losses) = (server.clone(), Arc::clone(&losses));
+        let (server, network) = (server.clone(), Arc::clone(&network));
         tokio::spawn(async move {
-            // Whatever ends it, both sides are closed.
-            let _ended = connect(client, &server, losses).await;
+            let mut cut = std::pin::pin!(network.cut.notified());
+            // From here on no cut is missed: one that came before has set `away`, or has closed what there was.
+            cut.as_mut().enable();
+            if network.away.load(Ordering::SeqCst) {
+                return;
+            }
+            network.open.fetch_add(1, Ordering::SeqCst);
+            tokio::select! {
+                // Whatever ends it, both sides are closed.
+                _ended = connect(client, &server, &network) => {}
+                () = cut => {}
+            }
+            network.open.fetch_sub(1, Ordering::SeqCst);
         });
     }
 }
 
-async fn connect(client: TcpStream, server: &str, losses: Arc<Mutex<Losses>>) -> io::Result<()> {
+async fn connect(client: TcpStream, server: &str, network: &Network) -> io::Result<()> {
     let server = TcpStream::connect(server).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -90,8 +156,8 @@ async fn connect(client: TcpStream, server: &str, losses: Arc<Mutex<Losses>>) ->
     let (from_server, to_server) = server.into_split();
     let doomed = Arc::<Mutex<HashSet<i32>>>::default();
     tokio::select! {
-        ended = requests(from_client, to_server, &losses, Arc::clone(&doomed)) => ended,
-        ended = replies(from_server, to_client, &losses, Arc::clone(&doomed)) => ended,
+        ended = requests(from_client, to_server, &network.losses, Arc::clone(&doomed)) => ended,
+        ended = replies(from_server, to_client, &network.losses, Arc::clone(&doomed)) => ended,
     }
 }
 
