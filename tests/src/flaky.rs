@@ -23,7 +23,7 @@ pub struct Flaky {
     calls: AtomicUsize,
     /// One call of so many is lost; 0 is none.
     lost: AtomicUsize,
-    /// How many calls that write there have been.
+    /// How many calls that may write there have been.
     writes: AtomicUsize,
     cut: Mutex<Option<Cut>>,
     /// Whether the reply of the next claim that takes something is lost.
@@ -32,15 +32,15 @@ pub struct Flaky {
     replies_wait: watch::Sender<bool>,
     /// How many replies wait or have waited.
     waited: AtomicUsize,
+    no_renewals: AtomicBool,
 }
 
-/// Where a worker dies: before or after its n-th call that writes arrives, counted from 1. A claim that takes nothing does not count, nor
-/// does a renewal; one that takes something has arrived.
+/// Where a worker dies: before or after its n-th call that may write arrives, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The number of the write.
+    /// The number of the call.
     pub at: usize,
-    /// Whether that write still arrives, and only its reply is lost.
+    /// Whether that call still arrives, and only its reply is lost.
     pub arrives: bool,
 }
 
@@ -57,6 +57,7 @@ impl Flaky {
             lose_claim: AtomicBool::new(false),
             replies_wait: watch::Sender::new(false),
             waited: AtomicUsize::new(0),
+            no_renewals: AtomicBool::new(false),
         })
     }
 
@@ -68,6 +69,11 @@ impl Flaky {
     /// How many replies wait or have waited.
     pub fn replies_held(&self) -> usize {
         self.waited.load(Ordering::SeqCst)
+    }
+
+    /// From now on no renewal arrives, or all of them do again.
+    pub fn no_renewals(&self, none: bool) {
+        self.no_renewals.store(none, Ordering::SeqCst);
     }
 
     /// From that write on nothing arrives any more, as if the process were dead.
@@ -105,20 +111,15 @@ impl Flaky {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// Counts a write, and gives the cut if it comes at this one.
-    fn count_write(&self) -> Option<Cut> {
-        let count = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
-        let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
-        cut.filter(|cut| cut.at == count)
-    }
-
-    /// A call that writes.
+    /// A call that may write.
     fn writing<'a, T: Send + 'a>(
         &'a self,
         call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
-            let cut = self.count_write();
+            let count = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+            let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+            let cut = cut.filter(|cut| cut.at == count);
             if cut.is_some_and(|cut| !cut.arrives) {
                 self.away(true);
             }
@@ -169,15 +170,8 @@ impl Store for Flaky {
 
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
-            let claimed = self.failing(|store| store.claim(request)).await?;
-            if claimed.records.is_empty() {
-                return Ok(claimed);
-            }
-            let cut = self.count_write().is_some();
-            if cut {
-                self.away(true);
-            }
-            if cut || self.lose_claim.swap(false, Ordering::SeqCst) {
+            let claimed = self.writing(|store| store.claim(request)).await?;
+            if !claimed.records.is_empty() && self.lose_claim.swap(false, Ordering::SeqCst) {
                 return Err(StoreError::Other("the reply is lost".to_owned()));
             }
             Ok(claimed)
@@ -198,7 +192,11 @@ impl Store for Flaky {
     }
 
     fn renew(&self, request: RenewRequest) -> StoreFuture<'_, Renewed> {
-        self.failing(|store| store.renew(request))
+        if self.no_renewals.load(Ordering::SeqCst) {
+            let error = StoreError::Other("no renewal arrives".to_owned());
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.writing(|store| store.renew(request))
     }
 
     fn send(&self, id: MilestoneId, command: Command) -> StoreFuture<'_, Sent> {

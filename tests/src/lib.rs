@@ -1,11 +1,17 @@
 //! What the tests have in common.
 
 pub mod checker;
+pub mod doomed;
 pub mod flaky;
+pub mod journal;
 pub mod ledger;
+pub mod load;
 pub mod logs;
 pub mod look;
 pub mod own_server;
 pub mod place;
-pub mod saga;
+pub mod proxy;
 pub mod server;
+pub mod sweep;
+pub mod verdict;
+pub mod worker_process;

@@ -42,6 +42,11 @@ impl OwnServer {
         server
     }
 
+    /// Its host and port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// Its URI, without a database.
     pub fn uri(&self) -> String {
         format!(

@@ -171,6 +171,19 @@ impl Place {
     }
 }
 
+/// The store of a URI, not opened yet.
+///
+/// # Panics
+/// If the URI means no store that several processes may share.
+pub fn unopened(uri: &str) -> Arc<dyn Store> {
+    match uri.strip_prefix("sqlite:") {
+        Some(path) => {
+            Arc::new(SqliteStore::open_file(path, DEFAULT_COLLECTION).expect("a store in a file"))
+        }
+        None => Arc::new(MongoStore::from_uri(uri, None).expect("a store on a server")),
+    }
+}
+
 /// The URI of a database on a MongoDB server. Its name is the `appName` too, by which fail points find their victim.
 ///
 /// # Panics

@@ -1,0 +1,51 @@
+//! A worker that kills itself: `doomed URI JOURNAL ID WRITE before|after [GRAPH]`. It runs the milestone of that id, which it starts if a
+//! graph is named, and ends by SIGABRT before or after its write of that number, or in order where it does not come so far.
+
+use std::{env, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use milestone_runtime::{Runtime, core::record::MilestoneRecord};
+use milestone_tests::{
+    doomed::{Doomed, Moment},
+    journal::Journal,
+    place::{bare, unopened},
+    sweep,
+};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = env::args().skip(1);
+    let mut next = |what| {
+        arguments
+            .next()
+            .with_context(|| format!("{what} is missing"))
+    };
+    let (uri, journal, id) = (next("the URI")?, next("the journal")?, next("the id")?);
+    let at = next("the number of the write")?.parse()?;
+    let moment = match &*next("the moment")? {
+        "before" => Moment::Before,
+        "after" => Moment::After,
+        other => bail!("`{other}` is no moment"),
+    };
+    let journal = Arc::new(Journal::open(Path::new(&journal))?);
+    let store = Doomed::new(unopened(&uri), at, moment);
+    let builder = bare(uri).store(store).lease(Duration::from_millis(300));
+    let runtime = sweep::with_actions(builder, &journal).build().await?;
+    runtime.spawn();
+    if let Some(graph) = arguments.next() {
+        runtime
+            .start("Sweep", sweep::graph(&graph), ())
+            .id(&*id)
+            .await?;
+    }
+    while !over(&runtime, &id).await? {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+/// Whether nothing more will happen to it by itself.
+async fn over(runtime: &Runtime, id: &str) -> anyhow::Result<bool> {
+    let record: MilestoneRecord = runtime.get(id).await?.context("the milestone is gone")?;
+    Ok(record.next.is_none())
+}
