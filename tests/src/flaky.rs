@@ -23,7 +23,7 @@ pub struct Flaky {
     calls: AtomicUsize,
     /// One call of so many is lost; 0 is none.
     lost: AtomicUsize,
-    /// How many calls that may write there have been.
+    /// How many calls that write there have been.
     writes: AtomicUsize,
     cut: Mutex<Option<Cut>>,
     /// Whether the reply of the next claim that takes something is lost.
@@ -35,12 +35,13 @@ pub struct Flaky {
     no_renewals: AtomicBool,
 }
 
-/// Where a worker dies: before or after its n-th call that may write arrives, counted from 1.
+/// Where a worker dies: before or after its n-th call that writes arrives, counted from 1. A claim that takes nothing does not count, nor
+/// does a renewal; one that takes something has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The number of the call.
+    /// The number of the write.
     pub at: usize,
-    /// Whether that call still arrives, and only its reply is lost.
+    /// Whether that write still arrives, and only its reply is lost.
     pub arrives: bool,
 }
 
@@ -111,15 +112,20 @@ impl Flaky {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// A call that may write.
+    /// Counts a write, and gives the cut if it comes at this one.
+    fn count_write(&self) -> Option<Cut> {
+        let count = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
+        let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        cut.filter(|cut| cut.at == count)
+    }
+
+    /// A call that writes.
     fn writing<'a, T: Send + 'a>(
         &'a self,
         call: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 'a,
     ) -> StoreFuture<'a, T> {
         Box::pin(async move {
-            let count = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
-            let cut = *self.cut.lock().unwrap_or_else(PoisonError::into_inner);
-            let cut = cut.filter(|cut| cut.at == count);
+            let cut = self.count_write();
             if cut.is_some_and(|cut| !cut.arrives) {
                 self.away(true);
             }
@@ -170,8 +176,15 @@ impl Store for Flaky {
 
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
         Box::pin(async move {
-            let claimed = self.writing(|store| store.claim(request)).await?;
-            if !claimed.records.is_empty() && self.lose_claim.swap(false, Ordering::SeqCst) {
+            let claimed = self.failing(|store| store.claim(request)).await?;
+            if claimed.records.is_empty() {
+                return Ok(claimed);
+            }
+            let cut = self.count_write().is_some();
+            if cut {
+                self.away(true);
+            }
+            if cut || self.lose_claim.swap(false, Ordering::SeqCst) {
                 return Err(StoreError::Other("the reply is lost".to_owned()));
             }
             Ok(claimed)
@@ -196,7 +209,7 @@ impl Store for Flaky {
             let error = StoreError::Other("no renewal arrives".to_owned());
             return Box::pin(std::future::ready(Err(error)));
         }
-        self.writing(|store| store.renew(request))
+        self.failing(|store| store.renew(request))
     }
 
     fn send(&self, id: MilestoneId, command: Command) -> StoreFuture<'_, Sent> {

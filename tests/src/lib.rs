@@ -11,6 +11,7 @@ pub mod look;
 pub mod own_server;
 pub mod place;
 pub mod proxy;
+pub mod saga;
 pub mod server;
 pub mod sweep;
 pub mod verdict;
