@@ -12,11 +12,10 @@ use crate::{exit, ids, time::Moment};
 #[command(
     name = "milestone",
     version,
-    about,
     after_help = exit::CODES,
     after_long_help = format!("{EXAMPLES}\n\n{}", exit::CODES),
     max_term_width = 110,
-    propagate_version = true,
+    arg_required_else_help = true,
     disable_help_subcommand = true
 )]
 pub(crate) struct Cli {
@@ -96,7 +95,7 @@ impl ColorArg {
 /// What is to be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List milestones, the newest first
+    /// List milestones, the highest id first: of ids that were made for you, the newest
     #[command(
         visible_alias = "ls",
         after_help = "\
@@ -105,7 +104,7 @@ Examples:
   milestone list --state waiting,in_doubt,undoing --label customer=7
   milestone list --created-after 2026-01-01 --created-before 2h --limit 0 --json
 
-FAILURES counts the attempts in a row that have failed, of the action that struggles most."
+FAILURES counts the attempts in a row that have failed, of the action that struggles most. ACTIONS are those that are complete, of all."
     )]
     List(ListArgs),
 
@@ -119,7 +118,8 @@ Examples:
 
     /// Go on from what failed
     #[command(after_help = "\
-Of a milestone that is `failed`, what failed is run again; of one that is `undoing`, what could not be undone is tried again.
+Of a milestone that is `failed`, what failed is run again; of one that is `undoing`, what could not be undone is tried again. With a \
+filter that names no state, those that are `failed` are meant.
 
 Examples:
   milestone retry transfer-7
@@ -149,8 +149,9 @@ Examples:
 
     /// Say whether an action in doubt took effect
     #[command(after_help = "\
-Look where the action takes effect (the payment provider, the mail server, ..), then say what you found. `milestone show` names the
-action, and tells from when on it can no longer take effect: before that, `--not-applied` is refused unless it is forced.
+Look where the action takes effect (the payment provider, the mail server, ..), then say what you found. `milestone show` \
+names the action, and tells from when on it can no longer take effect: before that, `--not-applied` is refused unless \
+it is forced.
 
 Examples:
   milestone resolve transfer-7 charge --applied --output '{\"receipt\": \"A-17\"}'
@@ -182,16 +183,16 @@ A worker tells once a minute that it lives. One that was killed is shown as aliv
 
     /// Walk the whole collection and check everything that must be true of it
     #[command(after_help = "\
-It names documents that cannot be read and those that break an invariant, counts milestones that wait for a method that no live worker
-has, and tells which indexes were missing. Nothing is repaired but missing indexes, which any start of a worker makes, too.
-It exits with 6 if it has found something.")]
+It names documents that cannot be read and those that break an invariant, counts milestones that wait for a method that no \
+live worker has, and tells which indexes were missing. Nothing is repaired but missing indexes, which any start of a worker makes, too. A \
+worker tells within a minute of a method that it was given while it ran. It exits with 6 if it has found something.")]
     Doctor(JsonArgs),
 
     /// Draw a graph for Graphviz or Mermaid
     #[command(after_help = "\
 Examples:
   milestone graph transfer-7 | dot -Tsvg > transfer.svg
-  milestone graph --type Transfer --format mermaid      # that of the newest one, without states")]
+  milestone graph --type Transfer --format mermaid      # without states")]
     Graph(GraphArgs),
 }
 
@@ -435,7 +436,7 @@ pub(crate) struct GraphArgs {
     #[arg(value_name = "ID", value_parser = id, required_unless_present = "kind")]
     pub(crate) id: Option<IdArg>,
 
-    /// The graph of the newest milestone of this type, without states
+    /// The graph of the first milestone of this type that `list` shows, without states
     #[arg(long = "type", value_name = "NAME", conflicts_with = "id")]
     pub(crate) kind: Option<String>,
 

@@ -361,8 +361,14 @@ fn task(action: &ActionRecord, phase: Phase) -> String {
         (Phase::Do, Some(method), _) if method != name => {
             format!("`{name}` (method `{method}`){queue}")
         }
-        _ => format!("`{name}`{queue}"),
+        (Phase::Do, _, _) | (Phase::Undo, _, None) => format!("`{name}`{queue}"),
+        (phase, _, _) => format!("the {} of `{name}`{queue}", phase_name(phase)),
     }
+}
+
+/// The name of a phase, as it is stored.
+pub(crate) fn phase_name(phase: Phase) -> String {
+    format!("{phase:?}").to_lowercase()
 }
 
 /// The newest error, of all or of one action, in short.
@@ -389,6 +395,8 @@ pub(crate) fn in_short(attempt: &Attempt) -> String {
         _ => "ended otherwise",
     });
     match (how, &attempt.error) {
+        // A timeout's error says that it is one.
+        (Some("timeout"), Some(error)) => error.message.clone(),
         (Some(how), Some(error)) => format!("{how}: {}", error.message),
         (Some(how), None) => how.to_owned(),
         (None, Some(error)) => error.message.clone(),

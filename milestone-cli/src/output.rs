@@ -58,9 +58,25 @@ pub(crate) fn text_of(mut table: Table) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    let mut text: String = table.trim_fmt();
-    text.push('\n');
-    text
+    let lines = table.lines();
+    lines.map(|line| trimmed(&line) + "\n").collect()
+}
+
+/// A line without the blanks at its end, also those before the codes that end a colour.
+fn trimmed(line: &str) -> String {
+    let mut kept = line.trim_end();
+    let mut codes = String::new();
+    while let Some(start) = kept.rfind('\u{1b}').filter(|_| kept.ends_with('m')) {
+        let is_code = kept[start + 1..kept.len() - 1]
+            .chars()
+            .all(|char| char.is_ascii_digit() || "[;".contains(char));
+        if !is_code {
+            break;
+        }
+        codes.insert_str(0, &kept[start..]);
+        kept = kept[..start].trim_end();
+    }
+    format!("{kept}{codes}")
 }
 
 /// A cell in the colour of a style.
@@ -102,5 +118,32 @@ pub(crate) fn counted(count: impl Into<u64>, what: &str) -> String {
         format!("1 {what}")
     } else {
         format!("{count} {what}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_no_blanks_at_the_end_of_its_lines() {
+        let mut table = table(["ID", "ERROR"]);
+        table.add_row([cell("a", style::BAD), cell("none", style::WARN)]);
+        table.add_row([cell("bcd", style::PLAIN), cell("", style::WARN)]);
+        let text = text_of(table);
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert_eq!(plain, "ID   ERROR\na    none\nbcd\n");
+        assert_eq!(
+            trimmed("a \u{1b}[1m b \u{1b}[0m "),
+            "a \u{1b}[1m b\u{1b}[0m"
+        );
+    }
+
+    #[test]
+    fn texts_are_cut_to_a_line() {
+        assert_eq!(shortened("a\n b   c", 10), "a b c");
+        assert_eq!(shortened("abcdef", 4), "abc…");
+        assert_eq!(counted(1_u64, "attempt"), "1 attempt");
+        assert_eq!(counted(2_u64, "attempt"), "2 attempts");
     }
 }

@@ -5,11 +5,14 @@ use std::fmt::Write as _;
 use bson::Bson;
 use milestone_runtime::{
     MilestoneRecord,
-    core::record::{Attempt, AttemptKind, Phase},
+    core::{
+        record::{Attempt, AttemptKind, Phase},
+        waits::Wait,
+    },
 };
 
 use crate::{
-    explain::{Surroundings, explain, in_short},
+    explain::{Surroundings, explain, in_short, phase_name},
     graph::terminal::drawing,
     ids, json,
     output::{counted, shortened},
@@ -21,8 +24,9 @@ use crate::{
 const ATTEMPTS: usize = 10;
 const ANSWERS: usize = 5;
 
-/// How many lines of a stack are told unless all are wanted.
-const STACK: usize = 6;
+/// How many lines of a stack are told, and how much of each, unless all are wanted.
+const STACK: usize = 4;
+const FRAME: usize = 110;
 
 /// How much of a value is told unless all of it is wanted.
 const VALUE: usize = 200;
@@ -42,8 +46,11 @@ fn write_page(
     full: bool,
 ) -> std::fmt::Result {
     head(text, record, around)?;
+    let runs = |wait: &Wait<'_>| matches!(wait, Wait::Running { .. });
     let title = if record.state.is_terminal() {
         "How it ended"
+    } else if record.waits(around.now).iter().any(runs) {
+        "What it does"
     } else {
         "Why it waits"
     };
@@ -169,11 +176,7 @@ fn one_attempt(
     let what = match attempt.phase {
         Phase::Do => attempt.action.clone(),
         Phase::Undo => format!("undo of {}", attempt.action),
-        phase => format!(
-            "{} of {}",
-            format!("{phase:?}").to_lowercase(),
-            attempt.action
-        ),
+        phase => format!("{} of {}", phase_name(phase), attempt.action),
     };
     let (took, began) = (
         time::duration(attempt.duration()),
@@ -215,6 +218,7 @@ fn one_attempt(
         let lines: Vec<&str> = stack.lines().collect();
         let shown = if full { lines.len() } else { STACK };
         for line in lines.iter().take(shown) {
+            let line = if full { (*line).to_owned() } else { cut(line) };
             writeln!(text, "    {DIM}{line}{DIM:#}")?;
         }
         if lines.len() > shown {
@@ -223,6 +227,15 @@ fn one_attempt(
         }
     }
     Ok(())
+}
+
+/// A line with its indentation, but not much longer than a terminal is wide.
+fn cut(line: &str) -> String {
+    if line.chars().count() <= FRAME {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(FRAME - 1).collect();
+    format!("{kept}…")
 }
 
 fn mail(
@@ -271,7 +284,9 @@ fn values(text: &mut String, record: &MilestoneRecord, full: bool) -> std::fmt::
             )
         }
     };
-    value("Parameters", &record.parameters)?;
+    if record.parameters != Bson::Null {
+        value("Parameters", &record.parameters)?;
+    }
     let outputs = record.outputs();
     if outputs.is_empty() {
         return Ok(());

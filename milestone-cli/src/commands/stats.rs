@@ -11,7 +11,7 @@ use crate::{
     context::{Client, Context},
     exit::Exit,
     json,
-    output::{cell, counted, note, print, table, text_of},
+    output::{cell, note, print, table, text_of},
     style::{self, BAD, BOLD, GOOD, WARN},
     time,
 };
@@ -86,12 +86,7 @@ pub(super) async fn run(
     };
     line("on hold", style, &on_hold.to_string(), &then);
     let style = if workers > 0 { GOOD } else { BAD };
-    line(
-        "live workers",
-        style,
-        &counted(workers as u64, "worker"),
-        "",
-    );
+    line("live workers", style, &workers.to_string(), "");
     print(&text)?;
     Ok(Exit::Done)
 }

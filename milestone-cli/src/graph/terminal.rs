@@ -166,7 +166,8 @@ fn one(record: &MilestoneRecord, now: DateTime, action: &ActionRecord) -> Row {
     } else if action.attempts > 1 && action.attempts != action.failures {
         row.add(&counted(action.attempts.unsigned_abs(), "attempt"));
     }
-    if action.failures > 0 {
+    // What is complete no longer struggles.
+    if action.failures > 0 && action.state != ActionState::Completed {
         row.add(&failed(action.failures));
     }
     if let Some(at) = action.at {
