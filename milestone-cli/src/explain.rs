@@ -395,11 +395,10 @@ pub(crate) fn in_short(attempt: &Attempt) -> String {
         _ => "ended otherwise",
     });
     match (how, &attempt.error) {
-        // A timeout's error says that it is one.
-        (Some("timeout"), Some(error)) => error.message.clone(),
-        (Some(how), Some(error)) => format!("{how}: {}", error.message),
         (Some(how), None) => how.to_owned(),
-        (None, Some(error)) => error.message.clone(),
+        // A timeout's error says that it is one.
+        (Some("timeout") | None, Some(error)) => error.message.clone(),
+        (Some(how), Some(error)) => format!("{how}: {}", error.message),
         (None, None) => "no error is known".to_owned(),
     }
 }

@@ -51,7 +51,9 @@ async fn working(builder: milestone_runtime::RuntimeBuilder) -> Runtime {
 
 async fn a_pause_a_resume_and_a_cancel_say_what_became_of_them(place: Place) {
     let (_open, closed) = watch::channel(false);
-    let runtime = working(place.builder().register(gate("gate", &closed))).await;
+    // A worker reads the mail of what it runs when it renews the lease.
+    let builder = place.builder().lease(Duration::from_secs(1));
+    let runtime = working(builder.register(gate("gate", &closed))).await;
     let handle = runtime
         .start("Job", Action::new("gate"), ())
         .id("job")
