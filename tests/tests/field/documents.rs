@@ -227,7 +227,8 @@ async fn f10_a_crash_between_any_two_writes(place: Place) {
         "{cuts} workers died between two writes on {:?}",
         place.kind()
     );
-    assert!(cuts >= 20, "only {cuts} cuts");
+    // How many there are depends on how many results go in one write.
+    assert!(cuts >= 10, "only {cuts} cuts");
 }
 
 /// F10: the checker walks a whole collection, page by page, and finds the one document whose parts do not agree.

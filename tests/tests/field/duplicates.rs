@@ -32,9 +32,8 @@ on_stores!(memory, sqlite, mongodb:
     f22_ends_and_cancels_race,
 );
 
-/// F04: 1,000 milestones are started within about a second, and four workers leave none of them unfinished. `MILESTONE_ROUNDS` says how
-/// often that is done, each time in a new place.
-fn f04(kind: Kind) {
+/// `MILESTONE_ROUNDS` says how often that is done, each time in a new place.
+fn in_rounds(kind: Kind) {
     for round in 1..=from_env("MILESTONE_ROUNDS", 1) {
         run_within(Duration::from_mins(2), kind, |place| {
             a_thousand_in_a_second(place, round)
@@ -44,14 +43,15 @@ fn f04(kind: Kind) {
 
 #[test]
 fn f04_a_thousand_started_in_a_second_on_sqlite() {
-    f04(Kind::Sqlite);
+    in_rounds(Kind::Sqlite);
 }
 
 #[test]
 fn f04_a_thousand_started_in_a_second_on_mongodb() {
-    f04(Kind::MongoDb);
+    in_rounds(Kind::MongoDb);
 }
 
+/// 1,000 milestones are started within about a second, and four workers leave none of them unfinished.
 async fn a_thousand_in_a_second(place: Place, round: usize) {
     const COUNT: usize = 1_000;
     let ledger = Ledger::new();

@@ -7,6 +7,7 @@ mod duplicates;
 mod growth;
 mod leases;
 mod saga;
+mod shutdown;
 mod support;
 mod values;
 mod waiting;

@@ -297,7 +297,7 @@ fn gives<T: Serialize + Clone + Send + Sync + 'static>(ledger: &Ledger, value: T
     .options(quick())
 }
 
-/// F34: an output that cannot be stored. That attempt fails, with an error that names the action and what is wrong, size and limit where it
+/// An output that cannot be stored: that attempt fails, with an error that names the action and what is wrong, size and limit where it
 /// is the size; it is not run again, a branch beside it completes, and the milestone takes commands and can be retried.
 async fn cannot_be_stored(place: &Place, ledger: &Ledger, gives: Method, parts: &[&str]) {
     let before = ledger.count("gives");
@@ -346,6 +346,7 @@ async fn cannot_be_stored(place: &Place, ledger: &Ledger, gives: Method, parts: 
     runtime.shutdown().await;
 }
 
+/// F34: each kind of output that cannot be stored.
 async fn f34_outputs_that_cannot_be_stored(place: Place) {
     let ledger = Ledger::new();
     let store = async |gives, parts: &[&str]| {
