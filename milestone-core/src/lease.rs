@@ -4,8 +4,26 @@ use bson::{DateTime, doc};
 
 use crate::{
     patch::Patch,
-    record::{ActionState, Due, Lease, MilestoneRecord, Next, UndoState},
+    record::{ActionRecord, Due, Lease, MilestoneRecord, Next},
 };
+
+/// From so many losses in a row on, a milestone is a suspect: it may be what kills its workers, so it is run alone.
+pub const SUSPECT_FROM: i64 = 2;
+
+/// How many losses of a suspect that ran alone are borne.
+pub const ALONE: i64 = 5;
+
+/// From so many losses in a row on, a milestone is parked.
+pub const PARKED_FROM: i64 = SUSPECT_FROM + ALONE;
+
+impl MilestoneRecord {
+    /// Whether it may be what kills its workers: the last [`SUSPECT_FROM`] of them were lost while they ran it. Such a one is run alone, so
+    /// that it takes nothing else with it, and so that what it takes along is not suspected as well.
+    #[must_use]
+    pub const fn is_suspect(&self) -> bool {
+        self.losses >= SUSPECT_FROM
+    }
+}
 
 /// What was seen of a milestone when the decision to take it was made. The write that takes it filters on all of it with plain
 /// equality, so that a commit, a renewal or a command in between makes it miss.
@@ -80,11 +98,5 @@ pub(crate) fn hold_by(record: &mut MilestoneRecord, lease: Lease, patch: &mut Pa
 }
 
 fn attempts_run(record: &MilestoneRecord) -> bool {
-    record.actions.iter().any(|action| {
-        action.state == ActionState::Running
-            || action
-                .undo
-                .as_ref()
-                .is_some_and(|undo| undo.state == UndoState::Running)
-    })
+    record.actions.iter().any(ActionRecord::is_running)
 }

@@ -65,3 +65,4 @@ pub mod patch;
 pub mod record;
 pub mod retry;
 pub mod waits;
+pub mod verdict;

@@ -226,7 +226,11 @@ fn action_size(action: &crate::record::ActionRecord) -> usize {
             .undo
             .as_ref()
             .map_or(0, |undo| undo.method.len() + 64);
-    160 + names + action.after.len() * 10
+    let verify = action
+        .verify
+        .as_ref()
+        .map_or(0, |verify| verify.method.len() + 64);
+    160 + names + verify + action.after.len() * 10
 }
 
 /// Checks the depth and the keys, without recursion, so that a deep value needs no deep stack.

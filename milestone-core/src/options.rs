@@ -47,6 +47,8 @@ pub struct Options {
     pub mode: Mode,
     /// The durable name of the action that undoes this one.
     pub undo: Option<&'static str>,
+    /// The durable name of the action that tells whether an attempt in doubt took effect, see [`Verdict`](crate::verdict::Verdict).
+    pub verify: Option<&'static str>,
     /// Retries after an error; `None` is the default of the mode, see [`Options::effective_retry`].
     pub retry: Option<RetryPolicy>,
     /// How long one attempt may take; `None` is without end.
@@ -63,6 +65,7 @@ impl Options {
         Self {
             mode: Mode::Plain,
             undo: None,
+            verify: None,
             retry: None,
             timeout: None,
             queue: None,
@@ -81,6 +84,12 @@ impl Options {
     /// Names the action that undoes this one. It must be idempotent.
     pub const fn undo(mut self, name: &'static str) -> Self {
         self.undo = Some(name);
+        self
+    }
+
+    /// Names the action that tells whether an attempt in doubt took effect. Only a plain action has one.
+    pub const fn verify(mut self, name: &'static str) -> Self {
+        self.verify = Some(name);
         self
     }
 

@@ -37,6 +37,7 @@ struct Node {
     method: Option<String>,
     mode: Option<Mode>,
     undo: Option<String>,
+    verify: Option<String>,
     queue: Option<String>,
     next: Vec<usize>,
     /// One behind the other.
@@ -51,6 +52,8 @@ pub struct Resolved {
     pub mode: Mode,
     /// The durable name of the action that undoes it.
     pub undo: Option<String>,
+    /// The durable name of the action that tells whether an attempt in doubt took effect.
+    pub verify: Option<String>,
     /// The queue in which it waits; `None` is the default queue.
     pub queue: Option<String>,
 }
@@ -61,6 +64,7 @@ impl Resolved {
         Self {
             mode: Mode::Plain,
             undo: None,
+            verify: None,
             queue: None,
         }
     }
@@ -70,6 +74,7 @@ impl Resolved {
         Self {
             mode: Mode::Idempotent,
             undo: None,
+            verify: None,
             queue: None,
         }
     }
@@ -80,6 +85,7 @@ impl From<&Options> for Resolved {
         Self {
             mode: options.mode,
             undo: options.undo.map(str::to_owned),
+            verify: options.verify.map(str::to_owned),
             queue: options.queue.map(str::to_owned),
         }
     }
@@ -103,6 +109,7 @@ impl Action {
             method,
             mode: None,
             undo: None,
+            verify: None,
             queue: None,
             next: Vec::new(),
             done: Vec::new(),
@@ -149,6 +156,12 @@ impl Action {
         self.with(|node| node.undo = Some(method.into()))
     }
 
+    /// Names the method that tells whether an attempt in doubt took effect; only a plain action has one. Without that, the registered method
+    /// says it.
+    pub fn verify(self, method: impl Into<String>) -> Self {
+        self.with(|node| node.verify = Some(method.into()))
+    }
+
     /// Names the queue in which the action waits. Without that, the registered method says it.
     pub fn queue(self, queue: impl Into<String>) -> Self {
         self.with(|node| node.queue = Some(queue.into()))
@@ -187,12 +200,16 @@ impl Action {
             }
             let known = node.method.as_deref().and_then(&mut resolve);
             let known = known.unwrap_or(Resolved::plain());
+            let mode = node.mode.unwrap_or(known.mode);
+            // An action that is made repeatable here needs no verify that its method has.
+            let verify = known.verify.filter(|_| !mode.repeatable());
             Some(Ok(PlannedAction {
                 name: node.name,
                 method: node.method,
                 after: after[*index].iter().map(|before| place[*before]).collect(),
-                mode: node.mode.unwrap_or(known.mode),
+                mode,
                 undo: node.undo.or(known.undo),
+                verify: node.verify.or(verify),
                 queue: node.queue.or(known.queue),
             }))
         });

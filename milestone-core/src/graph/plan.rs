@@ -24,6 +24,8 @@ pub struct PlannedAction {
     pub mode: Mode,
     /// The durable name of the action that undoes it.
     pub undo: Option<String>,
+    /// The durable name of the action that tells whether an attempt in doubt took effect.
+    pub verify: Option<String>,
     /// The queue in which it waits; `None` is the default queue.
     pub queue: Option<String>,
 }
@@ -39,6 +41,7 @@ impl PlannedAction {
             after: Vec::new(),
             mode,
             undo: None,
+            verify: None,
             queue: None,
         }
     }
@@ -96,6 +99,14 @@ pub enum GraphError {
         /// The name of the fork.
         name: String,
     },
+    /// An action that is simply run again has a verify.
+    #[error(
+        "`{name}` has a verify, but may run again: a verify is for plain actions, leave it out"
+    )]
+    NeedlessVerify {
+        /// The name of the action.
+        name: String,
+    },
     /// An action waits for one that does not exist.
     #[error("`{name}` is bound to action number {index}, which does not exist")]
     Missing {
@@ -123,6 +134,7 @@ impl GraphError {
             Self::Twice { .. } => "graph_twice",
             Self::EmptyFork { .. } => "graph_empty_fork",
             Self::ForkUndo { .. } => "graph_fork_undo",
+            Self::NeedlessVerify { .. } => "graph_needless_verify",
             Self::Missing { .. } => "graph_missing",
             Self::Cycle { .. } => "graph_cycle",
         }
@@ -174,6 +186,14 @@ impl Plan {
             }
             if let Some(undo) = &action.undo {
                 check_name("an undo", undo)?;
+            }
+            if let Some(verify) = &action.verify {
+                check_name("a verify", verify)?;
+                if action.method.is_none() || action.mode.repeatable() {
+                    return Err(GraphError::NeedlessVerify {
+                        name: action.name.clone(),
+                    });
+                }
             }
             if let Some(queue) = &action.queue {
                 check_name("a queue", queue)?;
@@ -244,6 +264,7 @@ impl<T> TryFrom<&Graph<T>> for Plan {
                 after: Vec::new(),
                 mode: node.options.mode,
                 undo: node.options.undo.map(str::to_owned),
+                verify: node.options.verify.map(str::to_owned),
                 queue: node.options.queue.map(str::to_owned),
             })
             .collect();
@@ -272,7 +293,8 @@ impl<T> TryFrom<&Graph<T>> for Plan {
 pub fn check_name(what: &'static str, name: &str) -> Result<(), GraphError> {
     let reason = if name.is_empty() {
         "a name needs at least one character"
-    } else if name == "milestone" && !matches!(what, "a queue" | "a label" | "an undo") {
+    } else if name == "milestone" && !matches!(what, "a queue" | "a label" | "an undo" | "a verify")
+    {
         "the parameters go by that name in an attempt's input"
     } else if name.starts_with('$') {
         "names that start with `$` are the database's"

@@ -6,8 +6,13 @@ use bson::{Bson, DateTime};
 
 use super::{Failed, Task, TransitionError, editor::Editor, schedule::due_now};
 use crate::{
+    lease::{ALONE, PARKED_FROM},
     limits::check_value,
-    record::{ActionState, Attempt, AttemptError, AttemptKind, Phase, Running, UndoState},
+    record::{
+        ActionState, Attempt, AttemptError, AttemptKind, Hold, Phase, Running, UndoState,
+        VerifyState,
+    },
+    verdict::Verdict,
 };
 
 /// What happens to an action after an attempt that did not succeed.
@@ -24,10 +29,10 @@ enum After {
 }
 
 impl Editor<'_> {
-    /// Finds the attempts of a worker that is no more.
+    /// Finds the attempts of a worker that is no more. A milestone with which too many workers have died is parked.
     pub(super) fn take_over(&mut self, settle: Duration) {
         for index in 0..self.record.actions.len() {
-            for phase in [Phase::Do, Phase::Undo] {
+            for phase in Phase::ALL {
                 let task = Task {
                     action: index,
                     phase,
@@ -43,12 +48,25 @@ impl Editor<'_> {
                 self.end_attempt(task, &running, None, Some(AttemptKind::Abandoned), None);
                 match phase {
                     Phase::Undo => self.set_undo_state(index, UndoState::None),
+                    Phase::Verify => self.set_verify_state(index, VerifyState::None),
                     Phase::Do if self.record.actions[index].mode.repeatable() => {
                         self.set_state(index, ActionState::Ready);
                     }
                     Phase::Do => self.doubt(index, later(self.now, settle)),
                 }
             }
+        }
+        if self.record.losses >= PARKED_FROM && self.record.hold.is_none() {
+            let reason = format!(
+                "parked: {} workers in a row were lost while they ran it, {ALONE} of them while they ran nothing else, so it may be what kills \
+                 them; `resume` tries it again",
+                self.record.losses
+            );
+            self.set_hold(Some(Hold {
+                reason,
+                by: "milestone".to_owned(),
+                since: self.now,
+            }));
         }
     }
 
@@ -78,32 +96,23 @@ impl Editor<'_> {
     }
 
     fn begin_one(&mut self, task: Task, worker: &str) {
-        let index = task.action;
-        let action = &self.record.actions[index];
-        let before = match task.phase {
-            Phase::Do => action.attempts,
-            Phase::Undo => action.undo.as_ref().map_or(0, |undo| undo.attempts),
-        };
+        let before = self.record.actions[task.action]
+            .tries(task.phase)
+            .map_or(0, |tries| tries.attempts);
         let running = Running {
             number: before.saturating_add(1),
             begin_date: self.now,
             worker: worker.to_owned(),
             epoch: self.record.epoch,
         };
+        self.set_attempts(task, running.number);
         match task.phase {
-            Phase::Do => {
-                self.set_attempts(index, running.number);
-                self.set_state(index, ActionState::Running);
-                self.set_at(index, None);
-                self.set_running(index, Some(running));
-            }
-            Phase::Undo => {
-                self.set_undo_attempts(index, running.number);
-                self.set_undo_state(index, UndoState::Running);
-                self.set_undo_at(index, None);
-                self.set_undo_running(index, Some(running));
-            }
+            Phase::Do => self.set_state(task.action, ActionState::Running),
+            Phase::Verify => self.set_verify_state(task.action, VerifyState::Running),
+            Phase::Undo => self.set_undo_state(task.action, UndoState::Running),
         }
+        self.set_at(task, None);
+        self.set_running(task, Some(running));
     }
 
     pub(super) fn succeed(
@@ -113,12 +122,16 @@ impl Editor<'_> {
         output: Bson,
     ) -> Result<(), TransitionError> {
         let running = self.check_running(task, number)?;
-        self.forget_losses();
-        if task.phase == Phase::Undo {
-            self.end_attempt(task, &running, Some(true), None, None);
-            self.set_undo_state(task.action, UndoState::Done);
-            self.set_undo_failures(task.action, 0);
-            return Ok(());
+        self.set_losses(0);
+        match task.phase {
+            Phase::Do => {}
+            Phase::Verify => return self.verified(task, &running, output),
+            Phase::Undo => {
+                self.end_attempt(task, &running, Some(true), None, None);
+                self.set_undo_state(task.action, UndoState::Done);
+                self.set_failures(task, 0);
+                return Ok(());
+            }
         }
         let what = format!("the output of `{}`", self.record.actions[task.action].name);
         if let Err(limit) = check_value(&what, &output, self.limits.output, "output") {
@@ -140,7 +153,7 @@ impl Editor<'_> {
         self.end_attempt(task, &running, Some(true), None, None);
         self.set_output(task.action, output);
         self.set_state(task.action, ActionState::Completed);
-        self.set_failures(task.action, 0);
+        self.set_failures(task, 0);
         Ok(())
     }
 
@@ -151,7 +164,7 @@ impl Editor<'_> {
         failed: Failed,
     ) -> Result<(), TransitionError> {
         let running = self.check_running(task, number)?;
-        self.forget_losses();
+        self.set_losses(0);
         let after = self.after(task, &failed);
         let success = match after {
             After::InDoubt(_) => None,
@@ -168,12 +181,20 @@ impl Editor<'_> {
             (Phase::Undo, After::Again) => self.set_undo_state(task.action, UndoState::None),
             (Phase::Undo, After::Retry(at)) => {
                 self.set_undo_state(task.action, UndoState::None);
-                self.set_undo_at(task.action, Some(at));
+                self.set_at(task, Some(at));
+            }
+            (Phase::Verify, After::Final | After::InDoubt(_)) => {
+                self.set_verify_state(task.action, VerifyState::Failed);
+            }
+            (Phase::Verify, After::Again) => self.set_verify_state(task.action, VerifyState::None),
+            (Phase::Verify, After::Retry(at)) => {
+                self.set_verify_state(task.action, VerifyState::None);
+                self.set_at(task, Some(at));
             }
             (Phase::Do, After::Again) => self.set_state(task.action, ActionState::Ready),
             (Phase::Do, After::Retry(at)) => {
                 self.set_state(task.action, ActionState::Backoff);
-                self.set_at(task.action, Some(at));
+                self.set_at(task, Some(at));
             }
             (Phase::Do, After::InDoubt(at)) => self.doubt(task.action, at),
             (Phase::Do, After::Final) => self.set_state(task.action, ActionState::Failed),
@@ -181,15 +202,75 @@ impl Editor<'_> {
         Ok(())
     }
 
-    fn count_failure(&mut self, task: Task) {
-        let action = &self.record.actions[task.action];
-        match task.phase {
-            Phase::Do => self.set_failures(task.action, action.failures.saturating_add(1)),
-            Phase::Undo => {
-                let failures = action.undo.as_ref().map_or(0, |undo| undo.failures);
-                self.set_undo_failures(task.action, failures.saturating_add(1));
+    /// What a verify function says of the attempt in doubt. A verdict that cannot be is a failure for good, which an operator looks at.
+    fn verified(
+        &mut self,
+        task: Task,
+        running: &Running,
+        verdict: Bson,
+    ) -> Result<(), TransitionError> {
+        let index = task.action;
+        let what = format!("the output of `{}`", self.record.actions[index].name);
+        let verdict = Verdict::from_bson(verdict).and_then(|verdict| {
+            if let Verdict::Applied(output) = &verdict {
+                check_value(&what, output, self.limits.output, "output")
+                    .map_err(|limit| limit.to_string())?;
+            }
+            Ok(verdict)
+        });
+        match verdict {
+            Ok(verdict) => {
+                self.end_attempt(task, running, Some(true), None, None);
+                self.set_verify_state(index, VerifyState::None);
+                self.set_failures(task, 0);
+                self.settle_doubt(index, verdict);
+            }
+            Err(message) => {
+                let error = AttemptError {
+                    kind: "Verdict".to_owned(),
+                    message,
+                    ..AttemptError::default()
+                };
+                let kind = Some(AttemptKind::Refused);
+                self.end_attempt(task, running, Some(false), kind, Some(error));
+                self.count_failure(task);
+                self.set_verify_state(index, VerifyState::Failed);
             }
         }
+        Ok(())
+    }
+
+    /// Somebody has said whether the attempt in doubt took effect.
+    pub(super) fn settle_doubt(&mut self, index: usize, verdict: Verdict<Bson>) {
+        match verdict {
+            Verdict::Applied(output) => {
+                self.set_output(index, output);
+                self.set_state(index, ActionState::Completed);
+            }
+            Verdict::NotApplied if self.record.unwind.is_some() => {
+                self.set_state(index, ActionState::Failed);
+            }
+            Verdict::NotApplied => self.set_state(index, ActionState::Ready),
+        }
+        self.set_settle_after(index, None);
+        self.forget_verify(index);
+    }
+
+    /// Nothing is to be verified any more: a verify that runs is told off, and one that has failed is over.
+    fn forget_verify(&mut self, index: usize) {
+        let task = Task::to_verify(index);
+        if let Some(running) = self.running(task).cloned() {
+            self.end_attempt(task, &running, None, Some(AttemptKind::Cancelled), None);
+        }
+        self.set_verify_state(index, VerifyState::None);
+        self.set_at(task, None);
+        self.set_failures(task, 0);
+    }
+
+    fn count_failure(&mut self, task: Task) {
+        let tries = self.record.actions[task.action].tries(task.phase);
+        let failures = tries.map_or(0, |tries| tries.failures);
+        self.set_failures(task, failures.saturating_add(1));
     }
 
     fn after(&self, task: Task, failed: &Failed) -> After {
@@ -207,18 +288,12 @@ impl Editor<'_> {
             failed.kind,
             Some(AttemptKind::Cancelled | AttemptKind::Abandoned)
         );
-        let (failures, policy) = match task.phase {
-            Phase::Do => (action.failures, failed.policy),
+        let failures = action.tries(task.phase).map_or(0, |tries| tries.failures);
+        let mut policy = failed.policy;
+        if task.phase == Phase::Undo {
             // An undo is retried without end.
-            Phase::Undo => {
-                let failures = action.undo.as_ref().map_or(0, |undo| undo.failures);
-                let policy = crate::retry::RetryPolicy {
-                    max: None,
-                    ..failed.policy
-                };
-                (failures, policy)
-            }
-        };
+            policy.max = None;
+        }
         if task.phase == Phase::Do {
             if failed.kind == Some(AttemptKind::Refused) {
                 return After::Final;
@@ -247,14 +322,11 @@ impl Editor<'_> {
     pub(super) fn doubt(&mut self, index: usize, settled: DateTime) {
         self.set_state(index, ActionState::InDoubt);
         self.set_settle_after(index, Some(settled));
+        self.forget_verify(index);
     }
 
     fn running(&self, task: Task) -> Option<&Running> {
-        let action = self.record.actions.get(task.action)?;
-        match task.phase {
-            Phase::Do => action.running.as_ref(),
-            Phase::Undo => action.undo.as_ref()?.running.as_ref(),
-        }
+        self.record.actions.get(task.action)?.running_in(task.phase)
     }
 
     fn check_running(&self, task: Task, number: i64) -> Result<Running, TransitionError> {
@@ -280,10 +352,7 @@ impl Editor<'_> {
         kind: Option<AttemptKind>,
         error: Option<AttemptError>,
     ) {
-        match task.phase {
-            Phase::Do => self.set_running(task.action, None),
-            Phase::Undo => self.set_undo_running(task.action, None),
-        }
+        self.set_running(task, None);
         let attempt = Attempt {
             action: self.record.actions[task.action].name.clone(),
             number: running.number,

@@ -3,15 +3,18 @@
 use bson::Bson;
 
 use super::{
+    Task,
     editor::{Editor, encode_all},
     report::shortened,
 };
 use crate::{
+    lease::{PARKED_FROM, SUSPECT_FROM},
     limits::{MAX_ANSWERS, check_value},
     record::{
         ActionState, Answer, AttemptKind, Command, Hold, Order, Phase, Status, UndoRecord,
-        UndoState, Unwind,
+        UndoState, Unwind, VerifyState,
     },
+    verdict::Verdict,
 };
 
 /// What is answered: what was done, or why not.
@@ -42,6 +45,8 @@ impl Editor<'_> {
             };
             self.record.answers.push(Answer {
                 id: command.id,
+                order: command.order.name().to_owned(),
+                by: command.by,
                 done,
                 message: shortened(&message, self.limits.message),
                 at: self.now,
@@ -106,13 +111,17 @@ impl Editor<'_> {
             return Err("it is not on hold".to_owned());
         }
         self.set_hold(None);
+        if self.record.losses >= PARKED_FROM {
+            // Whoever lets a parked one go on gives it as many tries again.
+            self.set_losses(SUSPECT_FROM);
+        }
         Ok("it goes on".to_owned())
     }
 
     fn retry(&mut self) -> Reply {
         match self.record.state {
             Status::Failed => self.retry_actions(),
-            Status::Undoing => return self.retry_undo(),
+            Status::Undoing | Status::InDoubt => return self.retry_helpers(),
             state => {
                 return Err(format!(
                     "only a failed milestone can be retried; it is {state}"
@@ -123,10 +132,15 @@ impl Editor<'_> {
     }
 
     fn retry_actions(&mut self) {
+        // Whoever tries a milestone again whose time is over gives it all the time that it takes.
+        self.set_unwind(None);
+        if self.record.deadline <= Some(self.now) {
+            self.set_deadline(None);
+        }
         for index in 0..self.record.actions.len() {
             match self.record.actions[index].state {
                 ActionState::Failed => {
-                    self.set_failures(index, 0);
+                    self.set_failures(Task::to_do(index), 0);
                     if self.took_effect(index) && !self.record.actions[index].mode.repeatable() {
                         // It must not run again by itself: somebody resolves it, with an output that can be stored.
                         self.doubt(index, self.now);
@@ -150,20 +164,31 @@ impl Editor<'_> {
             .is_some_and(|attempt| attempt.kind == Some(AttemptKind::Refused))
     }
 
-    fn retry_undo(&mut self) -> Reply {
+    /// An undo or a verify that has failed for good is tried again.
+    fn retry_helpers(&mut self) -> Reply {
         let mut found = false;
         for index in 0..self.record.actions.len() {
-            let undo = self.record.actions[index].undo.as_ref();
-            if undo.is_some_and(|undo| undo.state == UndoState::Failed) {
+            let action = &self.record.actions[index];
+            let undo = action.undo.as_ref().map(|undo| undo.state);
+            let verify = action.verify.as_ref().map(|verify| verify.state);
+            if undo == Some(UndoState::Failed) {
                 found = true;
-                self.set_undo_failures(index, 0);
+                self.set_failures(Task::to_undo(index), 0);
                 self.set_undo_state(index, UndoState::None);
+            }
+            if verify == Some(VerifyState::Failed) {
+                found = true;
+                self.set_failures(Task::to_verify(index), 0);
+                self.set_verify_state(index, VerifyState::None);
             }
         }
         if found {
-            Ok("what could not be undone is tried again".to_owned())
+            Ok("what has failed for good is tried again".to_owned())
         } else {
-            Err("it is being undone, and no undo has failed for good".to_owned())
+            Err(format!(
+                "it is {}, and no undo or verify of it has failed for good",
+                self.record.state
+            ))
         }
     }
 
@@ -184,18 +209,15 @@ impl Editor<'_> {
         if action.undo.as_ref().is_some_and(undone) {
             return Err(format!("too late: `{name}` is undone"));
         }
-        if applied {
+        let verdict = if applied {
             let what = format!("the output of `{name}`");
             check_value(&what, output, self.limits.output, "output")
                 .map_err(|limit| limit.to_string())?;
-            self.set_output(index, output.clone());
-            self.set_state(index, ActionState::Completed);
-        } else if self.record.unwind.is_some() {
-            self.set_state(index, ActionState::Failed);
+            Verdict::Applied(output.clone())
         } else {
-            self.set_state(index, ActionState::Ready);
-        }
-        self.set_settle_after(index, None);
+            Verdict::NotApplied
+        };
+        self.settle_doubt(index, verdict);
         Ok(if applied {
             "it took effect"
         } else {
@@ -214,7 +236,7 @@ impl Editor<'_> {
                 if undo.state == UndoState::Failed
                     || (undo.state == UndoState::None && undo.failures > 0) =>
             {
-                self.set_undo_at(index, None);
+                self.set_at(Task::to_undo(index), None);
                 self.set_undo_state(index, UndoState::Waived);
                 Ok(format!("`{name}` need not be undone"))
             }

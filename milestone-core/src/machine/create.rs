@@ -1,6 +1,6 @@
 //! A new milestone.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use bson::{Bson, DateTime};
 
@@ -11,11 +11,11 @@ use crate::{
     patch::Patch,
     record::{
         ActionKind, ActionRecord, ActionState, Lease, MilestoneId, MilestoneRecord, SCHEMA, Status,
-        UndoRecord, UndoState,
+        UndoRecord, UndoState, VerifyRecord, VerifyState,
     },
 };
 
-use super::{editor::Editor, schedule::schedule};
+use super::{attempts::later, editor::Editor, schedule::schedule};
 
 /// What a milestone is started with.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct NewMilestone {
     pub plan: Plan,
     /// For search.
     pub labels: BTreeMap<String, String>,
+    /// How long it may take, from its start on; `None` is without end.
+    pub deadline: Option<Duration>,
 }
 
 impl NewMilestone {
@@ -42,6 +44,7 @@ impl NewMilestone {
             parameters: Bson::Null,
             plan,
             labels: BTreeMap::new(),
+            deadline: None,
         }
     }
 }
@@ -101,7 +104,6 @@ impl MilestoneRecord {
                     .filter_map(|index| u32::try_from(index).ok())
                     .collect(),
                 queue: action.queue,
-                verify: None,
                 state: ActionState::Pending,
                 attempts: 0,
                 failures: 0,
@@ -109,6 +111,14 @@ impl MilestoneRecord {
                 at: None,
                 settle_after: None,
                 output: None,
+                verify: action.verify.map(|method| VerifyRecord {
+                    method,
+                    state: VerifyState::None,
+                    attempts: 0,
+                    failures: 0,
+                    running: None,
+                    at: None,
+                }),
                 undo: action.undo.map(|method| UndoRecord {
                     method,
                     state: UndoState::None,
@@ -127,6 +137,7 @@ impl MilestoneRecord {
             hold: None,
             unwind: None,
             created_at: now,
+            deadline: new.deadline.map(|deadline| later(now, deadline)),
             begin_date: None,
             end_date: None,
             actions: actions.collect(),

@@ -3,11 +3,33 @@
 use bson::{Bson, DateTime};
 use serde::Serialize;
 
+use super::Task;
 use crate::{
     limits::Limits,
     patch::Patch,
-    record::{ActionState, Hold, MilestoneRecord, Running, Status, UndoState},
+    record::{
+        ActionState, Hold, MilestoneRecord, Phase, Running, Status, UndoState, Unwind, VerifyState,
+    },
 };
+
+/// The attempts of one phase of an action, to change them.
+struct TriesMut<'r> {
+    attempts: &'r mut i64,
+    failures: &'r mut i64,
+    running: &'r mut Option<Running>,
+    at: &'r mut Option<DateTime>,
+    patch: &'r mut Patch,
+}
+
+/// Where a field of a phase of an action stands in the document.
+fn path(task: Task, field: &str) -> String {
+    let index = task.action;
+    match task.phase {
+        Phase::Do => format!("actions.{index}.{field}"),
+        Phase::Verify => format!("actions.{index}.verify.{field}"),
+        Phase::Undo => format!("actions.{index}.undo.{field}"),
+    }
+}
 
 pub(super) struct Editor<'r> {
     pub(super) record: &'r mut MilestoneRecord,
@@ -40,37 +62,75 @@ impl<'r> Editor<'r> {
         }
     }
 
-    pub(super) fn set_running(&mut self, index: usize, running: Option<Running>) {
-        set_optional(
-            &mut self.patch,
-            format!("actions.{index}.running"),
-            running.as_ref(),
-        );
-        self.record.actions[index].running = running;
-    }
-
-    pub(super) fn set_attempts(&mut self, index: usize, attempts: i64) {
-        self.record.actions[index].attempts = attempts;
-        self.patch
-            .set(format!("actions.{index}.attempts"), attempts);
-    }
-
-    pub(super) fn set_failures(&mut self, index: usize, failures: i64) {
-        if self.record.actions[index].failures != failures {
-            self.record.actions[index].failures = failures;
-            set_count(
-                &mut self.patch,
-                format!("actions.{index}.failures"),
-                failures,
-            );
+    pub(super) fn set_running(&mut self, task: Task, running: Option<Running>) {
+        let field = path(task, "running");
+        if let Some(tries) = self.tries(task) {
+            let (slot, patch) = (tries.running, tries.patch);
+            set_optional(patch, field, running.as_ref());
+            *slot = running;
         }
     }
 
-    pub(super) fn set_at(&mut self, index: usize, at: Option<DateTime>) {
-        if self.record.actions[index].at != at {
-            self.record.actions[index].at = at;
-            set_optional(&mut self.patch, format!("actions.{index}.at"), at.as_ref());
+    pub(super) fn set_attempts(&mut self, task: Task, attempts: i64) {
+        let field = path(task, "attempts");
+        if let Some(tries) = self.tries(task) {
+            *tries.attempts = attempts;
+            tries.patch.set(field, attempts);
         }
+    }
+
+    pub(super) fn set_failures(&mut self, task: Task, failures: i64) {
+        if let Some(tries) = self.tries(task)
+            && *tries.failures != failures
+        {
+            *tries.failures = failures;
+            set_count(tries.patch, path(task, "failures"), failures);
+        }
+    }
+
+    /// When it is tried again.
+    pub(super) fn set_at(&mut self, task: Task, at: Option<DateTime>) {
+        if let Some(tries) = self.tries(task)
+            && *tries.at != at
+        {
+            *tries.at = at;
+            set_optional(tries.patch, path(task, "at"), at.as_ref());
+        }
+    }
+
+    /// The attempts of a phase of an action, to change them, with the patch that is to say so.
+    fn tries(&mut self, task: Task) -> Option<TriesMut<'_>> {
+        let patch = &mut self.patch;
+        let action = &mut self.record.actions[task.action];
+        Some(match task.phase {
+            Phase::Do => TriesMut {
+                attempts: &mut action.attempts,
+                failures: &mut action.failures,
+                running: &mut action.running,
+                at: &mut action.at,
+                patch,
+            },
+            Phase::Verify => {
+                let verify = action.verify.as_mut()?;
+                TriesMut {
+                    attempts: &mut verify.attempts,
+                    failures: &mut verify.failures,
+                    running: &mut verify.running,
+                    at: &mut verify.at,
+                    patch,
+                }
+            }
+            Phase::Undo => {
+                let undo = action.undo.as_mut()?;
+                TriesMut {
+                    attempts: &mut undo.attempts,
+                    failures: &mut undo.failures,
+                    running: &mut undo.running,
+                    at: &mut undo.at,
+                    patch,
+                }
+            }
+        })
     }
 
     pub(super) fn set_settle_after(&mut self, index: usize, at: Option<DateTime>) {
@@ -90,6 +150,16 @@ impl<'r> Editor<'r> {
         self.record.actions[index].output = Some(output);
     }
 
+    pub(super) fn set_verify_state(&mut self, index: usize, state: VerifyState) {
+        if let Some(verify) = &mut self.record.actions[index].verify
+            && verify.state != state
+        {
+            verify.state = state;
+            self.patch
+                .set(format!("actions.{index}.verify.state"), encode(&state));
+        }
+    }
+
     pub(super) fn set_undo_state(&mut self, index: usize, state: UndoState) {
         if let Some(undo) = &mut self.record.actions[index].undo
             && undo.state != state
@@ -100,48 +170,17 @@ impl<'r> Editor<'r> {
         }
     }
 
-    pub(super) fn set_undo_running(&mut self, index: usize, running: Option<Running>) {
-        if let Some(undo) = &mut self.record.actions[index].undo {
-            set_optional(
-                &mut self.patch,
-                format!("actions.{index}.undo.running"),
-                running.as_ref(),
-            );
-            undo.running = running;
+    pub(super) fn set_unwind(&mut self, unwind: Option<Unwind>) {
+        if self.record.unwind != unwind {
+            set_optional(&mut self.patch, "unwind".to_owned(), unwind.as_ref());
+            self.record.unwind = unwind;
         }
     }
 
-    pub(super) fn set_undo_attempts(&mut self, index: usize, attempts: i64) {
-        if let Some(undo) = &mut self.record.actions[index].undo {
-            undo.attempts = attempts;
-            self.patch
-                .set(format!("actions.{index}.undo.attempts"), attempts);
-        }
-    }
-
-    pub(super) fn set_undo_failures(&mut self, index: usize, failures: i64) {
-        if let Some(undo) = &mut self.record.actions[index].undo
-            && undo.failures != failures
-        {
-            undo.failures = failures;
-            set_count(
-                &mut self.patch,
-                format!("actions.{index}.undo.failures"),
-                failures,
-            );
-        }
-    }
-
-    pub(super) fn set_undo_at(&mut self, index: usize, at: Option<DateTime>) {
-        if let Some(undo) = &mut self.record.actions[index].undo
-            && undo.at != at
-        {
-            undo.at = at;
-            set_optional(
-                &mut self.patch,
-                format!("actions.{index}.undo.at"),
-                at.as_ref(),
-            );
+    pub(super) fn set_deadline(&mut self, deadline: Option<DateTime>) {
+        if self.record.deadline != deadline {
+            set_optional(&mut self.patch, "deadline".to_owned(), deadline.as_ref());
+            self.record.deadline = deadline;
         }
     }
 
@@ -173,11 +212,11 @@ impl<'r> Editor<'r> {
         }
     }
 
-    /// A worker got through an attempt, so it is not the milestone that kills workers.
-    pub(super) fn forget_losses(&mut self) {
-        if self.record.losses != 0 {
-            self.record.losses = 0;
-            self.patch.unset("losses");
+    /// How many leases in a row ended without a word.
+    pub(super) fn set_losses(&mut self, losses: i64) {
+        if self.record.losses != losses {
+            self.record.losses = losses;
+            set_count(&mut self.patch, "losses".to_owned(), losses);
         }
     }
 

@@ -6,8 +6,8 @@ use super::{
     undo::{blocked, can_be_undone},
 };
 use crate::record::{
-    ActionKind, ActionRecord, ActionState, MilestoneRecord, Phase, Running, Status, UndoRecord,
-    UndoState,
+    ActionKind, ActionRecord, ActionState, MilestoneRecord, Phase, Running, Status, UndoState,
+    VerifyState,
 };
 
 /// Something that cannot be.
@@ -41,6 +41,7 @@ pub fn check(record: &MilestoneRecord) -> Vec<Violation> {
         check_report(record, &record.actions[index], &mut found);
     }
     check_undo(record, &mut found);
+    check_verify(record, &mut found);
     check_end(record, &mut found);
     check_lease(record, &mut found);
     check_dates(record, &mut found);
@@ -165,10 +166,10 @@ fn check_turn(record: &MilestoneRecord, index: usize, found: &mut Vec<String>) {
 
 /// Every attempt that has ended is in the report, or counted as dropped.
 fn check_report(record: &MilestoneRecord, action: &ActionRecord, found: &mut Vec<String>) {
-    let undo = action.undo.as_ref();
-    let do_ended = action.attempts - i64::from(action.running.is_some());
-    let undo_ended = undo.map_or(0, |undo| undo.attempts - i64::from(undo.running.is_some()));
-    for (phase, ended) in [(Phase::Do, do_ended), (Phase::Undo, undo_ended)] {
+    for phase in Phase::ALL {
+        let ended = action.tries(phase).map_or(0, |tries| {
+            tries.attempts - i64::from(tries.running.is_some())
+        });
         let attempts = record.report.iter();
         let mut numbers = attempts
             .filter(|attempt| attempt.action == action.name && attempt.phase == phase)
@@ -217,6 +218,38 @@ fn check_undo(record: &MilestoneRecord, found: &mut Vec<String>) {
     }
 }
 
+fn check_verify(record: &MilestoneRecord, found: &mut Vec<String>) {
+    for action in &record.actions {
+        let Some(verify) = &action.verify else {
+            continue;
+        };
+        let name = format!("the verify of `{}`", action.name);
+        let state = verify.state;
+        if (state == VerifyState::Running) != verify.running.is_some() {
+            found.push(format!(
+                "{name} is {state:?}, but its running attempt says otherwise"
+            ));
+        }
+        check_running(
+            record,
+            &name,
+            verify.running.as_ref(),
+            verify.attempts,
+            found,
+        );
+        let is_over = action.state != ActionState::InDoubt;
+        if is_over && (state != VerifyState::None || verify.at.is_some()) {
+            found.push(format!(
+                "{name} is {state:?}, but `{}` is not in doubt",
+                action.name
+            ));
+        }
+        if verify.at.is_some() && state != VerifyState::None {
+            found.push(format!("{name} is {state:?}, but its `at` says otherwise"));
+        }
+    }
+}
+
 fn check_end(record: &MilestoneRecord, found: &mut Vec<String>) {
     let status = status_of(record);
     if record.state != status {
@@ -226,7 +259,10 @@ fn check_end(record: &MilestoneRecord, found: &mut Vec<String>) {
         ));
     }
     if let Some(unwind) = &record.unwind
-        && !matches!(unwind.to, Status::Undone | Status::Cancelled)
+        && !matches!(
+            unwind.to,
+            Status::Undone | Status::Cancelled | Status::Failed
+        )
     {
         found.push(format!("it is undone, to end {}", unwind.to));
     }
@@ -270,11 +306,7 @@ fn check_lease(record: &MilestoneRecord, found: &mut Vec<String>) {
         }
         return;
     }
-    let undo_runs = |undo: &UndoRecord| undo.running.is_some();
-    let runs = |action: &ActionRecord| {
-        action.running.is_some() || action.undo.as_ref().is_some_and(undo_runs)
-    };
-    if record.actions.iter().any(runs) {
+    if record.actions.iter().any(ActionRecord::is_running) {
         found.push("an attempt runs, and nobody holds it".to_owned());
     }
     if !record.inbox.is_empty() && record.next.is_none() {

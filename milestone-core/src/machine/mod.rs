@@ -20,7 +20,7 @@ use bson::{Bson, DateTime};
 
 pub use create::{NewMilestone, StartError};
 pub use invariants::{Violation, check};
-pub use schedule::{DueTask, due_tasks};
+pub use schedule::{DueTask, due_tasks, is_overdue};
 
 use crate::{
     limits::Limits,
@@ -30,7 +30,7 @@ use crate::{
 };
 use editor::Editor;
 
-/// Something that a worker runs: an action, to do it or to undo it.
+/// Something that a worker runs: an action, to do it, to verify whether it took effect, or to undo it.
 ///
 /// ```
 /// use milestone_core::machine::Task;
@@ -41,7 +41,7 @@ use editor::Editor;
 pub struct Task {
     /// The index of the action.
     pub action: usize,
-    /// To do it or to undo it.
+    /// To do it, to verify it or to undo it.
     pub phase: Phase,
 }
 
@@ -52,6 +52,15 @@ impl Task {
         Self {
             action: index,
             phase: Phase::Do,
+        }
+    }
+
+    /// To say whether the action at `index`, which is in doubt, took effect.
+    #[must_use]
+    pub const fn to_verify(index: usize) -> Self {
+        Self {
+            action: index,
+            phase: Phase::Verify,
         }
     }
 
@@ -88,7 +97,7 @@ pub enum Event {
         task: Task,
         /// The number of the attempt, as the document's `running` has it.
         number: i64,
-        /// What it gave; of an undo it is not kept.
+        /// What it gave: the output of an action, a [`Verdict`](crate::verdict::Verdict) of a verify; of an undo it is not kept.
         output: Bson,
     },
     /// An attempt has failed. By its kind, the action's mode and the policy it runs again, is in doubt, or has failed for good.
@@ -100,6 +109,8 @@ pub enum Event {
         /// How.
         failed: Failed,
     },
+    /// The deadline may have passed: see [`is_overdue`].
+    Overdue,
     /// The commands in the inbox are carried out, the oldest first, and answered.
     Mail,
     /// The worker gives the milestone back; nothing runs. Commands of the inbox are carried out first.
@@ -234,6 +245,8 @@ pub fn advance(
             number,
             failed,
         } => editor.fail(task, number, failed)?,
+        // What follows from the time is looked at after every event.
+        Event::Overdue => {}
         Event::Mail => editor.read_mail(),
         Event::HandBack => editor.hand_back()?,
     }

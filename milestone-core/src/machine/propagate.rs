@@ -1,6 +1,6 @@
 //! What follows from what has happened: whose turn it is, what is skipped, whether the milestone is undone, ended, and its state.
 
-use super::{editor::Editor, undo::unwound};
+use super::{Task, editor::Editor, undo::unwound};
 use crate::record::{ActionKind, ActionState, MilestoneRecord, Status, Unwind};
 
 impl Editor<'_> {
@@ -17,10 +17,12 @@ impl Editor<'_> {
     /// What the actions and the milestone are now. Actions stand behind those they wait for, so one pass is enough.
     pub(super) fn derive(&mut self) {
         self.unwind_after_failure();
+        if self.record.unwind.is_none() {
+            self.pass_the_turn();
+            self.unwind_after_deadline();
+        }
         if self.record.unwind.is_some() {
             self.stop_what_has_not_begun();
-        } else {
-            self.pass_the_turn();
         }
         let status = status_of(self.record);
         self.set_status(status);
@@ -67,9 +69,40 @@ impl Editor<'_> {
         }
     }
 
+    /// A milestone whose time is over begins nothing more. What has completed it in the meantime counts, however late.
+    fn unwind_after_deadline(&mut self) {
+        let is_terminal = status_of(self.record).is_terminal();
+        let Some(deadline) = self
+            .record
+            .deadline
+            .filter(|deadline| *deadline <= self.now && !is_terminal && self.record.hold.is_none())
+        else {
+            return;
+        };
+        let is_undoable = self
+            .record
+            .actions
+            .iter()
+            .any(|action| action.undo.is_some());
+        let to = if is_undoable {
+            Status::Undone
+        } else {
+            Status::Failed
+        };
+        let reason = format!(
+            "its deadline, {}, has passed",
+            deadline.try_to_rfc3339_string().unwrap_or_default()
+        );
+        self.unwind(Unwind {
+            to,
+            reason,
+            by: None,
+            since: self.now,
+        });
+    }
+
     pub(super) fn unwind(&mut self, unwind: Unwind) {
-        self.patch.set("unwind", super::editor::encode(&unwind));
-        self.record.unwind = Some(unwind);
+        self.set_unwind(Some(unwind));
     }
 
     fn stop_what_has_not_begun(&mut self) {
@@ -86,7 +119,7 @@ impl Editor<'_> {
                             ActionState::Skipped
                         },
                     );
-                    self.set_at(index, None);
+                    self.set_at(Task::to_do(index), None);
                 }
                 _ => {}
             }

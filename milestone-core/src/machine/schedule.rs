@@ -9,7 +9,9 @@ use super::{
     editor::{Editor, encode, encode_all},
     undo::{blocked, can_be_undone},
 };
-use crate::record::{ActionState, DEFAULT_QUEUE, Due, MilestoneRecord, Next, UndoState};
+use crate::record::{
+    ActionRecord, ActionState, DEFAULT_QUEUE, Due, MilestoneRecord, Next, UndoState, VerifyState,
+};
 
 /// Something that waits to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +33,27 @@ pub fn due_tasks(record: &MilestoneRecord) -> Vec<DueTask<'_>> {
         return Vec::new();
     }
     let undoing = record.unwind.is_some().then(|| blocked(record));
+    let verifies = |action: &ActionRecord| {
+        action.state == ActionState::InDoubt
+            && action
+                .verify
+                .as_ref()
+                .is_some_and(|verify| verify.state == VerifyState::None)
+    };
     let actions = record.actions.iter().enumerate();
     actions
         .filter_map(|(index, action)| {
             let queue = action.queue.as_deref().unwrap_or(DEFAULT_QUEUE);
+            // What is undone anyway need not be looked into.
+            if verifies(action) && (undoing.is_none() || action.undo.is_none()) {
+                let verify = action.verify.as_ref()?;
+                return Some(DueTask {
+                    task: Task::to_verify(index),
+                    method: &verify.method,
+                    queue,
+                    at: verify.at.max(action.settle_after),
+                });
+            }
             if let Some(blocked) = &undoing {
                 let undo = action.undo.as_ref()?;
                 if undo.state != UndoState::None || blocked[index] || !can_be_undone(action) {
@@ -68,11 +87,25 @@ pub fn due_tasks(record: &MilestoneRecord) -> Vec<DueTask<'_>> {
 
 /// The tasks that may begin now.
 pub(super) fn due_now(record: &MilestoneRecord, now: DateTime) -> BTreeSet<Task> {
+    if is_overdue(record, now) {
+        return BTreeSet::new();
+    }
     due_tasks(record)
         .into_iter()
         .filter(|due| due.at.is_none_or(|at| at <= now))
         .map(|due| due.task)
         .collect()
+}
+
+/// Whether its deadline has passed, and nothing was done about that yet: [`super::Event::Overdue`] is what comes next.
+#[must_use]
+pub fn is_overdue(record: &MilestoneRecord, now: DateTime) -> bool {
+    minds_deadline(record) && record.deadline.is_some_and(|deadline| deadline <= now)
+}
+
+/// Whether its deadline can still end it. On hold nothing begins, undoing neither, so the deadline waits as well.
+fn minds_deadline(record: &MilestoneRecord) -> bool {
+    record.unwind.is_none() && record.hold.is_none() && !record.state.is_terminal()
 }
 
 /// The entries of a milestone that nobody holds: what a worker must be able to do, and when it should look. One entry for each method
@@ -84,6 +117,9 @@ pub(super) fn schedule(record: &MilestoneRecord, now: DateTime) -> (Vec<Due>, Op
         due.entry((task.queue, task.method))
             .and_modify(|earliest| *earliest = at.min(*earliest))
             .or_insert(at);
+    }
+    if let Some(deadline) = record.deadline.filter(|_| minds_deadline(record)) {
+        due.insert((record.own_queue(), ""), deadline);
     }
     let next = due
         .iter()
@@ -106,13 +142,8 @@ pub(super) fn schedule(record: &MilestoneRecord, now: DateTime) -> (Vec<Due>, Op
 impl Editor<'_> {
     /// Gives up the lease. What is due is written, for whoever comes next.
     pub(super) fn hand_back(&mut self) -> Result<(), TransitionError> {
-        let runs = self.record.actions.iter().find(|action| {
-            action.running.is_some()
-                || action
-                    .undo
-                    .as_ref()
-                    .is_some_and(|undo| undo.running.is_some())
-        });
+        let mut actions = self.record.actions.iter();
+        let runs = actions.find(|action| action.is_running());
         if let Some(action) = runs {
             return Err(TransitionError::StillRunning {
                 action: action.name.clone(),

@@ -1,6 +1,6 @@
 //! Undoing: in reverse order of the graph, each action once everything that began after it is undone.
 
-use crate::record::{ActionRecord, ActionState, MilestoneRecord, UndoState};
+use crate::record::{ActionRecord, ActionState, MilestoneRecord, Phase, UndoState};
 
 /// Which actions still have something after them that is not undone. An action must wait for those.
 pub(super) fn blocked(record: &MilestoneRecord) -> Vec<bool> {
@@ -22,7 +22,9 @@ pub(super) fn unwound(record: &MilestoneRecord) -> bool {
 
 /// Whether an action that may wait for its undo can be undone as far as it is concerned itself.
 pub(super) fn can_be_undone(action: &ActionRecord) -> bool {
+    let verify_runs = action.running_in(Phase::Verify).is_some();
     action.attempts > 0
+        && !verify_runs
         && matches!(
             action.state,
             ActionState::Completed | ActionState::Failed | ActionState::InDoubt

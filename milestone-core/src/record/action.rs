@@ -3,6 +3,7 @@
 use bson::{Bson, DateTime};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::Phase;
 use crate::options::Mode;
 
 /// One action of a stored milestone, with what a worker without its method must know.
@@ -23,9 +24,6 @@ pub struct ActionRecord {
     /// The queue in which it waits; absent is the default queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The durable name of the function that tells whether an attempt in doubt took effect.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verify: Option<String>,
     /// How far it is.
     pub state: ActionState,
     /// How many attempts have begun.
@@ -49,9 +47,72 @@ pub struct ActionRecord {
         skip_serializing_if = "Option::is_none"
     )]
     pub output: Option<Bson>,
+    /// How an attempt in doubt is looked into, if it can be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifyRecord>,
     /// How it is undone, if it can be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<UndoRecord>,
+}
+
+/// The attempts of one phase of an action, as [`ActionRecord::tries`] gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tries<'r> {
+    /// The durable name of the function; `None` for a fork.
+    pub method: Option<&'r str>,
+    /// How many attempts have begun.
+    pub attempts: i64,
+    /// How many attempts in a row have failed.
+    pub failures: i64,
+    /// The attempt that runs now.
+    pub running: Option<&'r Running>,
+    /// When it is tried again.
+    pub at: Option<DateTime>,
+}
+
+impl ActionRecord {
+    /// The attempts to do, to verify or to undo the action; `None` if it has no such function.
+    #[must_use]
+    pub fn tries(&self, phase: Phase) -> Option<Tries<'_>> {
+        match phase {
+            Phase::Do => Some(Tries {
+                method: self.method.as_deref(),
+                attempts: self.attempts,
+                failures: self.failures,
+                running: self.running.as_ref(),
+                at: self.at,
+            }),
+            Phase::Verify => self.verify.as_ref().map(|verify| Tries {
+                method: Some(&verify.method),
+                attempts: verify.attempts,
+                failures: verify.failures,
+                running: verify.running.as_ref(),
+                at: verify.at,
+            }),
+            Phase::Undo => self.undo.as_ref().map(|undo| Tries {
+                method: Some(&undo.method),
+                attempts: undo.attempts,
+                failures: undo.failures,
+                running: undo.running.as_ref(),
+                at: undo.at,
+            }),
+        }
+    }
+
+    /// The attempt that runs now, in that phase.
+    #[must_use]
+    pub fn running_in(&self, phase: Phase) -> Option<&Running> {
+        self.tries(phase)?.running
+    }
+
+    /// Whether anything of it runs: to do, to verify or to undo it.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        Phase::ALL
+            .into_iter()
+            .any(|phase| self.running_in(phase).is_some())
+    }
 }
 
 /// What an action is. More kinds will come: a worker leaves a document with one that it does not know alone.
@@ -100,6 +161,41 @@ pub struct Running {
     pub worker: String,
     /// The epoch in which it began.
     pub epoch: i64,
+}
+
+/// How an attempt in doubt is looked into: a function tells whether it took effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VerifyRecord {
+    /// The durable name of the function.
+    pub method: String,
+    /// How far it is.
+    pub state: VerifyState,
+    /// How many attempts have begun.
+    #[serde(default)]
+    pub attempts: i64,
+    /// How many attempts in a row have failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failures: i64,
+    /// The attempt that runs now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<Running>,
+    /// When it is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<DateTime>,
+}
+
+/// How far the function is that looks into an attempt in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum VerifyState {
+    /// Nothing to verify, or to be tried, or to be tried again.
+    None,
+    /// An attempt runs.
+    Running,
+    /// Failed for good: an operator must say whether the action took effect.
+    Failed,
 }
 
 /// How an action is undone.

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Attempt {
     /// The name of its action.
     pub action: String,
-    /// Its number, from 1; attempts to undo count for themselves.
+    /// Its number, from 1; attempts to verify and to undo count for themselves.
     pub number: i64,
-    /// Whether it was to do the action or to undo it; absent is to do it.
+    /// Whether it was to do the action, to verify it or to undo it; absent is to do it.
     #[serde(default, skip_serializing_if = "Phase::is_do")]
     pub phase: Phase,
     /// Whether it succeeded; null: nobody knows, see `kind`.
@@ -44,7 +44,7 @@ impl Attempt {
     }
 }
 
-/// Whether an attempt is to do its action or to undo it.
+/// Whether an attempt is to do its action, to verify whether it took effect, or to undo it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -54,11 +54,16 @@ pub enum Phase {
     /// To do it.
     #[default]
     Do,
+    /// To say whether an attempt in doubt took effect.
+    Verify,
     /// To undo it.
     Undo,
 }
 
 impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Do, Self::Verify, Self::Undo];
+
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "serde hands over a reference"

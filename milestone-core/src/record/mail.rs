@@ -35,7 +35,7 @@ pub enum Order {
     },
     /// Go on after a pause.
     Resume,
-    /// Go on from what failed: the actions of a failed milestone, or an undo that has failed for good.
+    /// Go on from what failed: the actions of a failed milestone, or an undo or a verify that has failed for good.
     Retry,
     /// Say whether an action in doubt took effect.
     Resolve {
@@ -62,6 +62,12 @@ pub enum Order {
 pub struct Answer {
     /// The command's id.
     pub id: String,
+    /// What was asked for, as [`Order::name`] says it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub order: String,
+    /// Who asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
     /// Whether it was carried out.
     pub done: bool,
     /// What was done, or why not.
@@ -75,7 +81,7 @@ impl Order {
     #[must_use]
     pub fn accepted_in(&self) -> Vec<Status> {
         match self {
-            Self::Retry => vec![Status::Failed, Status::Undoing],
+            Self::Retry => vec![Status::Failed, Status::Undoing, Status::InDoubt],
             _ => Status::ALL
                 .into_iter()
                 .filter(|status| !status.is_terminal())

@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 use bson::{Bson, DateTime};
 use serde::{Deserialize, Serialize};
 
-pub use action::{ActionKind, ActionRecord, ActionState, Running, UndoRecord, UndoState};
+pub use action::{
+    ActionKind, ActionRecord, ActionState, Running, Tries, UndoRecord, UndoState, VerifyRecord,
+    VerifyState,
+};
 pub use attempt::{Attempt, AttemptError, AttemptKind, Phase};
 pub use codec::Unreadable;
 pub use id::MilestoneId;
@@ -60,11 +63,14 @@ pub struct MilestoneRecord {
     /// Set while paused or parked: nothing new begins, whatever the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Set once the milestone is being undone: after a failure for good, or a cancel.
+    /// Set once the milestone is being undone: after a failure for good, a cancel, or its deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unwind: Option<Unwind>,
     /// When it was started.
     pub created_at: DateTime,
+    /// By when it is to have ended: from then on nothing new begins, and what was done is undone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<DateTime>,
     /// When its first attempt began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begin_date: Option<DateTime>,
@@ -132,7 +138,8 @@ pub struct Hold {
 /// Where a milestone that is being undone will end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unwind {
-    /// The terminal state: [`Status::Undone`] or [`Status::Cancelled`].
+    /// The terminal state: [`Status::Undone`] or [`Status::Cancelled`]; after a deadline, where the graph has no undo,
+    /// [`Status::Failed`].
     pub to: Status,
     /// Why, for people.
     pub reason: String,
@@ -190,9 +197,13 @@ impl MilestoneRecord {
     /// first action that is not over, so that a worker comes by who serves this milestone at all.
     #[must_use]
     pub fn mail_queue(&self) -> &str {
-        if let Some(next) = &self.next {
-            return &next.queue;
-        }
+        self.next
+            .as_ref()
+            .map_or_else(|| self.own_queue(), |next| &next.queue)
+    }
+
+    /// The queue of the first action that is not over.
+    pub(crate) fn own_queue(&self) -> &str {
         let open = |action: &&ActionRecord| {
             !matches!(action.state, ActionState::Completed | ActionState::Skipped)
         };

@@ -11,6 +11,7 @@ struct Sketch {
     fork: bool,
     mode: Mode,
     undo: bool,
+    verify: bool,
     queue: Option<&'static str>,
     /// One bit for each action before it.
     after: u8,
@@ -28,19 +29,22 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     let parts = (
         prop::bool::weighted(0.15),
         mode,
-        any::<bool>(),
+        any::<(bool, bool)>(),
         queue,
         any::<u8>(),
         0..4_u8,
     );
-    parts.prop_map(|(fork, mode, undo, queue, after, method)| Sketch {
-        fork,
-        mode,
-        undo,
-        queue,
-        after,
-        method,
-    })
+    parts.prop_map(
+        |(fork, mode, (undo, verify), queue, after, method)| Sketch {
+            fork,
+            mode,
+            undo,
+            verify,
+            queue,
+            after,
+            method,
+        },
+    )
 }
 
 /// Half of the graphs have no undo at all, since those fail in another way.
@@ -62,6 +66,9 @@ fn plan(sketches: &[Sketch], undo: bool) -> Plan {
             action.method = None;
         } else if undo && sketch.undo {
             action.undo = Some(format!("undo-{}", sketch.method));
+        }
+        if sketch.verify && sketch.mode == Mode::Plain && action.method.is_some() {
+            action.verify = Some(format!("verify-{}", sketch.method));
         }
         action.queue = sketch.queue.map(str::to_owned);
         action

@@ -19,7 +19,9 @@ pub(crate) fn check_step(before: &MilestoneRecord, after: &MilestoneRecord) {
         "beginDate never changes"
     );
     assert!(
-        before.unwind.is_none() || before.unwind == after.unwind,
+        before.unwind.is_none()
+            || before.unwind == after.unwind
+            || (before.state == Status::Failed && after.unwind.is_none()),
         "what is undone stays so"
     );
     assert!(
@@ -100,6 +102,10 @@ fn check_action(old: &ActionRecord, new: &ActionRecord) {
             "`{name}` is plain and is run again by itself"
         );
     }
+    if let (Some(old_verify), Some(verify)) = (&old.verify, &new.verify) {
+        let begins = verify.attempts - old_verify.attempts;
+        assert!(begins == 0 || (begins == 1 && old.state == ActionState::InDoubt));
+    }
     let (Some(old), Some(new)) = (&old.undo, &new.undo) else {
         return;
     };
@@ -140,17 +146,17 @@ fn check_report(before: &MilestoneRecord, after: &MilestoneRecord) {
         i64::try_from(record.report.len()).expect("few") + record.report_dropped
     };
     let ended = |record: &MilestoneRecord| -> i64 {
-        let undo = |action: &ActionRecord| {
-            action
-                .undo
-                .as_ref()
-                .map_or(0, |undo| undo.attempts - i64::from(undo.running.is_some()))
+        let phases = Phase::ALL.into_iter();
+        let of_phase = |phase| {
+            let tries = record
+                .actions
+                .iter()
+                .filter_map(move |action| action.tries(phase));
+            tries
+                .map(|tries| tries.attempts - i64::from(tries.running.is_some()))
+                .sum::<i64>()
         };
-        record
-            .actions
-            .iter()
-            .map(|action| action.attempts - i64::from(action.running.is_some()) + undo(action))
-            .sum()
+        phases.map(of_phase).sum()
     };
     assert_eq!(
         total(after),

@@ -7,12 +7,15 @@ use milestone_core::{
     graph::Plan,
     lease::{Seen, claim},
     limits::Limits,
-    machine::{Event, NewMilestone, Task, TransitionError, advance, apply, check, due_tasks},
+    machine::{
+        Event, NewMilestone, Task, TransitionError, advance, apply, check, due_tasks, is_overdue,
+    },
     patch::Patch,
     record::{
         ActionKind, ActionState, AttemptKind, Command, Due, Lease, MilestoneRecord, Next, Order,
-        Phase, Status, UndoState,
+        Phase, Status, UndoState, VerifyState,
     },
+    verdict::Verdict,
 };
 
 use crate::{history::Step, rules};
@@ -36,13 +39,14 @@ pub(crate) struct World {
 const OUTPUT: usize = 2048;
 
 impl World {
-    pub(crate) fn new(plan: Plan) -> Self {
+    pub(crate) fn new(plan: Plan, deadline: Option<Duration>) -> Self {
         let now = DateTime::from_millis(1_000_000);
         let mut limits = Limits::new().output(OUTPUT);
         limits.report = 48 * 1024;
         limits.action_report = 12 * 1024;
         let new = NewMilestone {
             parameters: doc! { "$date": 1_i64 }.into(),
+            deadline,
             ..NewMilestone::new("Random", plan)
         };
         let record = MilestoneRecord::new(new, now, &limits).expect("a record");
@@ -86,6 +90,11 @@ impl World {
             }
             Step::Succeed(which, output) => {
                 if let Some((task, number)) = self.choose(which) {
+                    let output = if task.phase == Phase::Verify {
+                        verdict(which, output)
+                    } else {
+                        output
+                    };
                     self.must(Event::Succeeded {
                         task,
                         number,
@@ -149,10 +158,15 @@ impl World {
             if !due.is_empty() {
                 self.begin(&due);
             } else if let Some((task, number)) = self.running().first().copied() {
+                let output = if task.phase == Phase::Verify {
+                    verdict(u8::try_from(number % 2).expect("a bit"), 1.into())
+                } else {
+                    1.into()
+                };
                 self.must(Event::Succeeded {
                     task,
                     number,
-                    output: 1.into(),
+                    output,
                 });
             } else {
                 self.must(Event::HandBack);
@@ -170,9 +184,11 @@ impl World {
         let actions = &self.record.actions;
         let undo_failed = |state| state == UndoState::Failed;
         self.record.hold.is_some()
-            || actions
-                .iter()
-                .any(|action| action.state == ActionState::InDoubt)
+            || actions.iter().any(|action| {
+                let verify = action.verify.as_ref();
+                action.state == ActionState::InDoubt
+                    && verify.is_none_or(|verify| verify.state == VerifyState::Failed)
+            })
             || actions.iter().any(|action| {
                 action
                     .undo
@@ -269,6 +285,11 @@ impl World {
         if self.record.lease.is_none() {
             return;
         }
+        if is_overdue(&self.record, self.now) {
+            self.must(Event::Overdue);
+            assert!(self.record.unwind.is_some() && !is_overdue(&self.record, self.now));
+            return;
+        }
         let result = self.event(Event::Begin {
             tasks: tasks.to_vec(),
             worker: "w".to_owned(),
@@ -288,10 +309,9 @@ impl World {
     fn begin_anything(&mut self, which: usize) {
         let due = self.due_now();
         let action = which % (self.record.actions.len() + 1);
-        let task = if which.is_multiple_of(2) {
-            Task::to_do(action)
-        } else {
-            Task::to_undo(action)
+        let task = Task {
+            action,
+            phase: Phase::ALL[which % Phase::ALL.len()],
         };
         let begin = |tasks| Event::Begin {
             tasks,
@@ -300,7 +320,9 @@ impl World {
         if !due.contains(&task) && self.record.inbox.is_empty() {
             assert!(self.event(begin(vec![task])).is_err());
         }
-        if let Some(task) = due.first() {
+        if let Some(task) = due.first()
+            && !is_overdue(&self.record, self.now)
+        {
             assert!(
                 self.event(begin(vec![*task, *task])).is_err(),
                 "twice in one event"
@@ -310,7 +332,8 @@ impl World {
 
     fn stale(&mut self, action: usize, number: i64) {
         self.stale = true;
-        for task in [Task::to_do(action), Task::to_undo(action)] {
+        for phase in Phase::ALL {
+            let task = Task { action, phase };
             if !self.running().contains(&(task, number)) {
                 assert!(
                     self.event(Event::Succeeded {
@@ -455,14 +478,17 @@ impl World {
     fn running(&self) -> Vec<(Task, i64)> {
         let mut running = Vec::new();
         for (index, action) in self.record.actions.iter().enumerate() {
-            running.extend(
-                action
-                    .running
-                    .iter()
-                    .map(|running| (Task::to_do(index), running.number)),
-            );
-            let undo = action.undo.iter().filter_map(|undo| undo.running.as_ref());
-            running.extend(undo.map(|running| (Task::to_undo(index), running.number)));
+            for phase in Phase::ALL {
+                let task = Task {
+                    action: index,
+                    phase,
+                };
+                running.extend(
+                    action
+                        .running_in(phase)
+                        .map(|running| (task, running.number)),
+                );
+            }
         }
         running
     }
@@ -482,6 +508,16 @@ impl World {
                 .iter()
                 .any(|action| action.undo.as_ref().is_some_and(|undo| undo.state == state))
         };
+        let verify = |state| {
+            let mut verifies = record
+                .actions
+                .iter()
+                .filter_map(|action| action.verify.as_ref());
+            verifies.any(|verify| verify.state == state)
+        };
+        let verified = |attempt: &milestone_core::record::Attempt| {
+            attempt.success == Some(true) && attempt.phase == Phase::Verify
+        };
         let in_doubt = record
             .actions
             .iter()
@@ -493,6 +529,15 @@ impl World {
             (record.state.as_str(), true),
             ("hold", record.hold.is_some()),
             ("losses", record.losses > 1),
+            ("verify failed", verify(VerifyState::Failed)),
+            ("verified", record.report.iter().any(verified)),
+            (
+                "overdue",
+                record
+                    .unwind
+                    .as_ref()
+                    .is_some_and(|unwind| unwind.reason.contains("deadline")),
+            ),
             ("undo failed", undo(UndoState::Failed)),
             ("undo waived", undo(UndoState::Waived)),
             ("undo done", undo(UndoState::Done)),
@@ -530,8 +575,10 @@ fn plant(document: &mut Document) {
     for action in document.get_array_mut("actions").expect("actions") {
         let action = action.as_document_mut().expect("an action");
         action.insert("note", "by hand");
-        if let Ok(undo) = action.get_document_mut("undo") {
-            undo.insert("note", "by hand");
+        for part in ["undo", "verify"] {
+            if let Ok(part) = action.get_document_mut(part) {
+                part.insert("note", "by hand");
+            }
         }
     }
 }
@@ -557,7 +604,17 @@ fn check_paths(patch: &Patch) {
     );
 }
 
-/// Of the `milestone`, an `action` or an `undo`: from this state to that one.
+/// What a verify function says, now and then something that is no verdict.
+fn verdict(which: u8, output: Bson) -> Bson {
+    let verdict = match which % 4 {
+        0 => Verdict::NotApplied,
+        1 | 2 => Verdict::Applied(output),
+        _ => return output,
+    };
+    bson::serialize_to_bson(&verdict).expect("a value")
+}
+
+/// Of the `milestone`, an `action`, a `verify` or an `undo`: from this state to that one.
 pub(crate) type Move = (&'static str, String, String);
 
 fn moves(before: &MilestoneRecord, after: &MilestoneRecord) -> Vec<Move> {
@@ -571,6 +628,9 @@ fn moves(before: &MilestoneRecord, after: &MilestoneRecord) -> Vec<Move> {
     let mut moves = vec![of("milestone", &before.state, &after.state)];
     for (old, new) in before.actions.iter().zip(&after.actions) {
         moves.push(of("action", &old.state, &new.state));
+        if let (Some(old), Some(new)) = (&old.verify, &new.verify) {
+            moves.push(of("verify", &old.state, &new.state));
+        }
         if let (Some(old), Some(new)) = (&old.undo, &new.undo) {
             moves.push(of("undo", &old.state, &new.state));
         }

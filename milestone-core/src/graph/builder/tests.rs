@@ -279,6 +279,7 @@ fn next_may_come_after_done() {
 fn what_the_action_leaves_open_the_method_says() {
     let resolve = |method: &str| {
         (method == "known").then(|| Resolved {
+            verify: None,
             mode: Mode::Idempotent,
             undo: Some("undo".to_owned()),
             queue: Some("slow".to_owned()),

@@ -186,7 +186,7 @@ fn undoing_is_retried_only_where_an_undo_has_failed() {
     bench.fail("a", fatal());
     assert_eq!(
         no(&mut bench, Order::Retry),
-        "it is being undone, and no undo has failed for good"
+        "it is undoing, and no undo or verify of it has failed for good"
     );
 }
 

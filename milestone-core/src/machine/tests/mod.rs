@@ -3,11 +3,14 @@
 mod attempts;
 mod commands;
 mod create;
+mod deadline;
 mod doubt;
 mod mongo_milestone;
 mod report;
 mod schedule;
+mod suspect;
 mod undo;
+mod verify;
 
 use std::time::Duration;
 
@@ -21,7 +24,7 @@ use crate::{
     options::Mode,
     record::{
         ActionState, Answer, AttemptError, AttemptKind, Command, Lease, MilestoneRecord, Order,
-        Status, UndoState,
+        Phase, Status, UndoState,
     },
     retry::RetryPolicy,
 };
@@ -54,11 +57,21 @@ impl Bench {
         Self::with_limits(actions, Limits::new())
     }
 
+    /// One that is to end within that time.
+    fn with_deadline(actions: Vec<PlannedAction>, deadline: Duration) -> Self {
+        Self::of(actions, Limits::new(), Some(deadline))
+    }
+
     fn with_limits(actions: Vec<PlannedAction>, limits: Limits) -> Self {
+        Self::of(actions, limits, None)
+    }
+
+    fn of(actions: Vec<PlannedAction>, limits: Limits, deadline: Option<Duration>) -> Self {
         let now = DateTime::from_millis(1_000_000);
         let plan = Plan::new(actions).unwrap();
         let new = NewMilestone {
             id: "it".into(),
+            deadline,
             ..NewMilestone::new("Test", plan)
         };
         let record = MilestoneRecord::new(new, now, &limits).unwrap();
@@ -104,23 +117,19 @@ impl Bench {
     }
 
     fn task(&self, name: &str) -> Task {
-        let undo = name.strip_prefix("undo-");
-        let (index, _) = self.record.action(undo.unwrap_or(name)).unwrap();
-        if undo.is_some() {
-            Task::to_undo(index)
-        } else {
-            Task::to_do(index)
-        }
+        let (phase, name) = match name.split_once('-') {
+            Some(("undo", name)) => (Phase::Undo, name),
+            Some(("verify", name)) => (Phase::Verify, name),
+            _ => (Phase::Do, name),
+        };
+        let (action, _) = self.record.action(name).unwrap();
+        Task { action, phase }
     }
 
     fn number(&self, name: &str) -> i64 {
         let task = self.task(name);
         let action = &self.record.actions[task.action];
-        if task == Task::to_do(task.action) {
-            action.attempts
-        } else {
-            action.undo.as_ref().unwrap().attempts
-        }
+        action.tries(task.phase).unwrap().attempts
     }
 
     fn begin(&mut self, names: &[&str]) {
@@ -225,10 +234,10 @@ impl Bench {
         let due = due_tasks(&self.record).into_iter();
         due.map(|due| {
             let name = &self.record.actions[due.task.action].name;
-            if due.task == Task::to_do(due.task.action) {
-                name.clone()
-            } else {
-                format!("undo-{name}")
+            match due.task.phase {
+                Phase::Do => name.clone(),
+                Phase::Verify => format!("verify-{name}"),
+                Phase::Undo => format!("undo-{name}"),
             }
         })
         .collect()

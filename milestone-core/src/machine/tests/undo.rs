@@ -41,12 +41,12 @@ fn a_diamond_is_undone_in_reverse() {
         (bench.status(), bench.record.lease.as_ref()),
         (Status::Undone, None)
     );
-    let names = bench.record.report.iter().rev().map(|attempt| {
-        (
-            attempt.action.as_str(),
-            attempt.phase == crate::record::Phase::Undo,
-        )
-    });
+    let names = bench
+        .record
+        .report
+        .iter()
+        .rev()
+        .map(|attempt| (attempt.action.as_str(), attempt.phase == Phase::Undo));
     let expected = [
         ("a", false),
         ("b", false),
