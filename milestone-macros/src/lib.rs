@@ -3,6 +3,7 @@
 //! Use them through `milestone-runtime`, which exports them. What each of them expands to stands in `docs/expansion.md`.
 
 mod action;
+mod duration;
 mod errors;
 mod graph;
 mod milestone;

@@ -1,8 +1,8 @@
 //! What is started: a type with a graph, or a graph in place.
 
-use std::{any::type_name, marker::PhantomData, panic::Location};
+use std::{any::type_name, marker::PhantomData, panic::Location, time::Duration};
 
-use milestone_core::{graph, record::MilestoneId};
+use milestone_core::{graph, record::MilestoneId, verdict::Verdict};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -40,6 +40,8 @@ pub trait Milestone: Serialize + DeserializeOwned + Send + 'static {
     const TYPE: &'static str;
     /// The graph.
     const GRAPH: &'static Graph;
+    /// How long it may take, see [`Start::deadline`]. Default: without end.
+    const DEADLINE: Option<Duration> = None;
 
     /// Starts a milestone: awaited, it is stored, and will run whatever happens then. [`Start::id`] makes the start idempotent.
     fn start<O>(self, runtime: &Runtime) -> Start<O>
@@ -47,7 +49,11 @@ pub trait Milestone: Serialize + DeserializeOwned + Send + 'static {
         Self: Yields<O>,
         O: DeserializeOwned,
     {
-        runtime.start_graph(Self::TYPE, Self::GRAPH, &self)
+        let start = runtime.start_graph(Self::TYPE, Self::GRAPH, &self);
+        match Self::DEADLINE {
+            Some(deadline) => start.deadline(deadline),
+            None => start,
+        }
     }
 
     /// Starts a milestone with an id of the caller's, which is its idempotency key, see [`Start::id`].
@@ -189,6 +195,22 @@ pub const fn check_undo<U: Action, A: Action>() {
     assert!(
         !graph::takes_output(U::INPUTS, A::NAME),
         "an undo must bear that its action never happened: take its output as `Option<Output<..>>`"
+    );
+}
+
+/// Fails to compile where `V` cannot verify `A`: where it does not give a `Verdict` with the output of `A`.
+///
+/// # Panics
+/// In the compiler, if it is not idempotent, since it is asked until it answers; or if it takes an output that `A` does not take.
+#[track_caller]
+pub const fn check_verify<V: Action<Output = Verdict<A::Output>>, A: Action>() {
+    assert!(
+        matches!(V::OPTIONS.mode, milestone_core::options::Mode::Idempotent),
+        "a verify must be idempotent, since it is asked until it answers: mark it `#[action(idempotent)]`"
+    );
+    assert!(
+        graph::takes_no_more(V::INPUTS, A::INPUTS),
+        "a verify may take the outputs that its action takes, and no others"
     );
 }
 

@@ -52,6 +52,7 @@ mod handle;
 mod ids;
 mod registry;
 mod runtime;
+mod signal;
 mod start;
 pub mod store;
 #[cfg(feature = "testing")]
@@ -68,10 +69,12 @@ pub use milestone_core as core;
 pub use milestone_core::{
     limits::Limits,
     record::{Attempt, AttemptError, MilestoneId, MilestoneRecord, Status},
+    verdict::Verdict,
 };
 pub use milestone_macros::{Milestone, action};
 pub use registry::Method;
 pub use runtime::{Robot, Runtime};
+pub use signal::stop_signal;
 pub use start::{Conflict, Start, StartError};
 pub use store::{Filter, Listed, Page, Tally};
 
@@ -80,8 +83,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 
     pub use crate::{
-        Method, Milestone, Runtime, action,
-        action::{ActionError, Context, OrFail, Output, Params, State},
+        Method, Milestone, Runtime, Verdict, action,
+        action::{ActionError, Context, OrFail, Output, Params, Retry, State},
         milestone,
     };
 }
@@ -97,10 +100,10 @@ pub mod __private {
 
     pub use crate::action::{
         Accepts, Action, ActionFuture, Call, Extract, Input, Options, Registration, RetryPolicy,
-        Returned,
+        Returned, classified,
     };
     pub use crate::definition::{
         Definition, Graph, Milestone, Outcome, OutcomeOf, OutputOf, TypeRegistration, Yields,
-        check, check_undo, name_of, node, takes,
+        check, check_undo, check_verify, name_of, node, takes,
     };
 }

@@ -111,6 +111,32 @@ impl Runtime {
         }
     }
 
+    /// Works until `stop` says so, then shuts down, see [`Runtime::shutdown`]: what a `main` ends with. `stop` is called once more then; if
+    /// that resolves while actions still end, the grace period is over at once: what is left is cut off and handed back.
+    ///
+    /// ```no_run
+    /// # use milestone_runtime::Runtime;
+    /// # async fn main_(runtime: Runtime) {
+    /// runtime.run_until(milestone_runtime::stop_signal).await;
+    /// # }
+    /// ```
+    pub async fn run_until<S, F>(&self, stop: S)
+    where
+        S: Fn() -> F,
+        F: Future,
+    {
+        self.spawn();
+        stop().await;
+        tracing::info!(worker = %self.worker(), "told to stop: actions that run may end within the grace period; told again, they are cut off");
+        let mut shutdown = std::pin::pin!(self.shutdown());
+        tokio::select! {
+            biased;
+            () = &mut shutdown => return,
+            _ = stop() => tracing::warn!(worker = %self.worker(), "told to stop again: what runs is cut off and handed back"),
+        }
+        tokio::join!(shutdown, self.shutdown_within(Duration::ZERO));
+    }
+
     /// Makes one pass over all that is due now, and tells what it has done. What fails in it is not tried again in the same pass.
     ///
     /// # Errors

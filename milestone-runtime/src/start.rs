@@ -1,6 +1,6 @@
 //! Starting a milestone: it is stored, or the error says for sure whether it may be.
 
-use std::{collections::BTreeMap, future::IntoFuture, pin::Pin, sync::Arc};
+use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 
 use bson::Bson;
 use milestone_core::{
@@ -109,6 +109,16 @@ impl<O> Start<O> {
         self
     }
 
+    /// Sets how long the milestone may take, from its start on. After that nothing of it begins any more, what runs is asked to stop, and what
+    /// was done is undone: it ends `undone`, or `failed` where the graph has no undo. Default: without end, or what
+    /// `#[milestone(.., deadline = "..")]` says.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        if let Ok(new) = &mut self.new {
+            new.deadline = Some(deadline);
+        }
+        self
+    }
+
     /// Adds a label, by which milestones can be listed.
     pub fn label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Ok(new) = &mut self.new {
@@ -138,11 +148,8 @@ pub(crate) fn new_milestone(
     plan: milestone_core::graph::Plan,
 ) -> NewMilestone {
     NewMilestone {
-        id: MilestoneId::new(),
-        kind: kind.to_owned(),
         parameters,
-        plan,
-        labels: BTreeMap::new(),
+        ..NewMilestone::new(kind, plan)
     }
 }
 

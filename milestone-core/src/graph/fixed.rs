@@ -139,6 +139,21 @@ pub const fn takes_output(inputs: &[Input], method: &str) -> bool {
     false
 }
 
+/// Whether every output among the inputs is among the others, too.
+#[must_use]
+pub const fn takes_no_more(inputs: &[Input], others: &[Input]) -> bool {
+    let mut input = 0;
+    while input < inputs.len() {
+        if let Input::Output { method } = inputs[input]
+            && !takes_output(others, method)
+        {
+            return false;
+        }
+        input += 1;
+    }
+    true
+}
+
 const fn same(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() != b.len() {

@@ -5,5 +5,5 @@ mod fixed;
 mod plan;
 
 pub use builder::{Action, Resolved};
-pub use fixed::{Graph, Input, Node, takes_output};
+pub use fixed::{Graph, Input, Node, takes_no_more, takes_output};
 pub use plan::{GraphError, MAX_ACTIONS, MAX_NAME, Plan, PlannedAction, check_name};

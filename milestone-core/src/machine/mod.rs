@@ -20,7 +20,7 @@ use bson::{Bson, DateTime};
 
 pub use create::{NewMilestone, StartError};
 pub use invariants::{Violation, check};
-pub use schedule::{DueTask, due_tasks, is_overdue};
+pub use schedule::{DueTask, deadline_of, due_tasks, is_overdue};
 
 use crate::{
     limits::Limits,

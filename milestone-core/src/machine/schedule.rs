@@ -100,12 +100,14 @@ pub(super) fn due_now(record: &MilestoneRecord, now: DateTime) -> BTreeSet<Task>
 /// Whether its deadline has passed, and nothing was done about that yet: [`super::Event::Overdue`] is what comes next.
 #[must_use]
 pub fn is_overdue(record: &MilestoneRecord, now: DateTime) -> bool {
-    minds_deadline(record) && record.deadline.is_some_and(|deadline| deadline <= now)
+    deadline_of(record).is_some_and(|deadline| deadline <= now)
 }
 
-/// Whether its deadline can still end it. On hold nothing begins, undoing neither, so the deadline waits as well.
-fn minds_deadline(record: &MilestoneRecord) -> bool {
-    record.unwind.is_none() && record.hold.is_none() && !record.state.is_terminal()
+/// Its deadline, if that can still end it: neither once it is being undone or over, nor on hold, where nothing begins, undoing neither.
+#[must_use]
+pub fn deadline_of(record: &MilestoneRecord) -> Option<DateTime> {
+    let is_open = record.unwind.is_none() && record.hold.is_none() && !record.state.is_terminal();
+    record.deadline.filter(|_| is_open)
 }
 
 /// The entries of a milestone that nobody holds: what a worker must be able to do, and when it should look. One entry for each method
@@ -118,7 +120,7 @@ pub(super) fn schedule(record: &MilestoneRecord, now: DateTime) -> (Vec<Due>, Op
             .and_modify(|earliest| *earliest = at.min(*earliest))
             .or_insert(at);
     }
-    if let Some(deadline) = record.deadline.filter(|_| minds_deadline(record)) {
+    if let Some(deadline) = deadline_of(record) {
         due.insert((record.own_queue(), ""), deadline);
     }
     let next = due

@@ -38,14 +38,16 @@
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::spanned::Spanned;
+use syn::{Path, spanned::Spanned};
 
 use super::{
-    duration::Millis,
     options::{Options, Retry},
     signature::{Action, Argument},
 };
-use crate::names::{self, generated_at, unraw};
+use crate::{
+    duration::Millis,
+    names::{self, generated_at, unraw},
+};
 
 pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     let Action {
@@ -70,8 +72,9 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
         ToTokens::to_token_stream,
     );
     let option_calls = option_calls(options);
+    let when = options.retry.as_ref().and_then(|retry| retry.when.as_ref());
     let body = if action.sound {
-        body(action)
+        body(action, when)
     } else {
         mended_body()
     };
@@ -80,13 +83,19 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     } else {
         quote!(impl<P> _milestone::Accepts<P> for #ident {})
     };
-    let undo = options.undo.as_ref().map(|undo| {
-        let at = generated_at(undo.span());
+    let check = |helper: &Path, check: &str| {
+        let at = generated_at(helper.span());
+        let check = Ident::new(check, at);
         let takes = action.params().map(
-            |params| quote_spanned!(at=> const _: () = _milestone::takes::<#undo, #params>();),
+            |params| quote_spanned!(at=> const _: () = _milestone::takes::<#helper, #params>();),
         );
-        quote_spanned!(at=> const _: () = _milestone::check_undo::<#undo, #ident>(); #takes)
-    });
+        quote_spanned!(at=> const _: () = _milestone::#check::<#helper, #ident>(); #takes)
+    };
+    let undo = options.undo.as_ref().map(|undo| check(undo, "check_undo"));
+    let verify = options
+        .verify
+        .as_ref()
+        .map(|verify| check(verify, "check_verify"));
     quote! {
         #(#cfgs)*
         #(#docs)*
@@ -102,12 +111,13 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
             }
             #accepts
             #undo
+            #verify
             _milestone::inventory::submit!(_milestone::Registration::of::<#ident>());
         };
     }
 }
 
-fn body(action: &Action) -> TokenStream {
+fn body(action: &Action, when: Option<&Path>) -> TokenStream {
     let Action { ident, output, .. } = action;
     let inputs = action
         .arguments
@@ -138,7 +148,14 @@ fn body(action: &Action) -> TokenStream {
     let end = quote_spanned!(last=> ::Output;);
     let stored = quote_spanned!(last=> ::stored);
     // A function that is named as a value keeps clippy from saying that an action without `.await` need not be async.
-    let body = quote!(let #run = #ident; #returned #stored(#run(#(#extracted),*).await));
+    let ran = quote!(#run(#(#extracted),*).await);
+    let stored = if let Some(when) = when {
+        let at = generated_at(when.span());
+        quote_spanned!(at=> _milestone::classified(#ran, #when))
+    } else {
+        quote!(#returned #stored(#ran))
+    };
+    let body = quote!(let #run = #ident; #stored);
     // A body that cannot be sent between threads is an error at these tokens: it belongs to the function's name.
     let at = generated_at(ident.span());
     let body = quote_spanned!(at=> _milestone::Box::pin(async move { #body }));
@@ -173,10 +190,19 @@ fn option_calls(options: &Options) -> Option<TokenStream> {
         let at = generated_at(undo.span());
         quote_spanned!(at=> .undo(_milestone::name_of::<#undo>()))
     });
-    let retry = options.retry.as_ref().map(|retry| {
-        let policy = policy(retry);
-        quote!(.retry(#policy))
+    let verify = options.verify.as_ref().map(|verify| {
+        let at = generated_at(verify.span());
+        quote_spanned!(at=> .verify(_milestone::name_of::<#verify>()))
     });
+    // What only tells errors apart leaves the default of the mode as it is.
+    let retry = options
+        .retry
+        .as_ref()
+        .filter(|retry| retry.has_policy())
+        .map(|retry| {
+            let policy = policy(retry);
+            quote!(.retry(#policy))
+        });
     let timeout = options.timeout.map(|timeout| {
         let timeout = timeout.tokens();
         quote!(.timeout(#timeout))
@@ -186,7 +212,7 @@ fn option_calls(options: &Options) -> Option<TokenStream> {
         let places = Literal::u32_unsuffixed(places);
         quote!(.concurrency(#places))
     });
-    let calls = quote!(#undo #retry #timeout #queue #concurrency);
+    let calls = quote!(#undo #verify #retry #timeout #queue #concurrency);
     (options.idempotent || !calls.is_empty())
         .then(|| quote!(const OPTIONS: _milestone::Options = _milestone::Options::#mode() #calls;))
 }

@@ -1,6 +1,5 @@
 //! `#[action]`: options (`options`) and signature (`signature`) → the marker with its trait (`expand`).
 
-mod duration;
 mod expand;
 mod options;
 mod signature;

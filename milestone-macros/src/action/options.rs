@@ -1,18 +1,20 @@
 //! What stands in `#[action(..)]`.
 
 use proc_macro2::{Ident, TokenStream};
-use syn::{Lit, LitStr, Path, Token, parse::ParseStream, token::Paren};
+use syn::{LitStr, Path, Token, parse::ParseStream, token::Paren};
 
-use super::{duration::Millis, signature::Action};
+use super::signature::Action;
 use crate::{
+    duration::{Millis, duration},
     errors::Errors,
     names::{self, unraw},
     options::{at_least_one, each, skip, string, value},
 };
 
-const KNOWN: &str = "`idempotent`, `undo = action`, `retry(..)`, `timeout = \"30s\"`, `queue = \"..\"`, `concurrency = n`, `name = \"..\"`, \
+const KNOWN: &str = "`idempotent`, `undo = action`, `verify = action`, `retry(..)`, `timeout = \"30s\"`, `queue = \"..\"`, `concurrency = n`, `name = \"..\"`, \
                      `crate = path`";
-const KNOWN_RETRY: &str = "`max = n`, `base = \"1s\"`, `cap = \"5m\"`, `factor = n`";
+const KNOWN_RETRY: &str =
+    "`max = n`, `base = \"1s\"`, `cap = \"5m\"`, `factor = n`, `when = function`";
 
 /// The longest wait where no `cap` is written, as core has it.
 const DEFAULT_CAP: Millis = Millis(300_000);
@@ -22,6 +24,7 @@ const DEFAULT_CAP: Millis = Millis(300_000);
 pub(super) struct Options {
     pub(super) idempotent: bool,
     pub(super) undo: Option<Path>,
+    pub(super) verify: Option<Path>,
     pub(super) retry: Option<Retry>,
     pub(super) timeout: Option<Millis>,
     pub(super) queue: Option<LitStr>,
@@ -36,6 +39,8 @@ pub(super) struct Retry {
     pub(super) base: Option<Millis>,
     pub(super) cap: Option<Millis>,
     pub(super) factor: Option<u32>,
+    /// Tells of an error whether a retry may mend it.
+    pub(super) when: Option<Path>,
 }
 
 impl Options {
@@ -45,6 +50,10 @@ impl Options {
         each(tokens, KNOWN, errors, |key, input, errors| {
             options.option(key, input, action, errors)
         });
+        if options.idempotent && options.verify.is_some() {
+            let message = "`verify` is for plain actions: an idempotent one is simply run again, so leave one of them out";
+            errors.push(options.verify.as_ref(), message);
+        }
         if options.name.is_none() {
             names::check("an action", &unraw(&action.ident), &action.ident, errors);
         }
@@ -52,7 +61,7 @@ impl Options {
     }
 
     /// ```text
-    /// option := "idempotent" | "undo" "=" path | "retry" "(" .. ")" | "timeout" "=" duration | "queue" "=" string
+    /// option := "idempotent" | "undo" "=" path | "verify" "=" path | "retry" "(" .. ")" | "timeout" "=" duration | "queue" "=" string
     ///         | "concurrency" "=" integer | "name" "=" string | "crate" "=" path
     /// ```
     fn option(
@@ -114,12 +123,15 @@ impl Options {
                 ));
             }
             "verify" => {
-                skip(input)?;
-                return Err(syn::Error::new_spanned(
-                    key,
-                    "`verify` is not there yet: an operator's `resolve` says whether an action in doubt took effect; \
-                     or use `idempotent`, with `cx.idempotency_key()`",
-                ));
+                let verify: Path =
+                    value(key, input, "verify = was_charged", Path::parse_mod_style)?;
+                if verify.is_ident(&action.ident) {
+                    return Err(syn::Error::new_spanned(
+                        verify,
+                        "an action cannot verify itself: name another one",
+                    ));
+                }
+                self.verify = Some(verify);
             }
             _ => return Ok(false),
         }
@@ -128,6 +140,11 @@ impl Options {
 }
 
 impl Retry {
+    /// Whether it says anything of the waits or of their number.
+    pub(super) const fn has_policy(&self) -> bool {
+        self.max.is_some() || self.base.is_some() || self.cap.is_some() || self.factor.is_some()
+    }
+
     /// `retry := "(" (key "=" value ("," key "=" value)* ","?)? ")"`
     fn read(key: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Self> {
         if !input.peek(Paren) {
@@ -158,6 +175,10 @@ impl Retry {
                 }
                 "cap" => retry.cap = Some(value(key, input, "cap = \"5m\"", duration)?),
                 "factor" => retry.factor = Some(value(key, input, "factor = 2", at_least_one)?),
+                "when" => {
+                    let example = "when = BankError::is_transient";
+                    retry.when = Some(value(key, input, example, Path::parse_mod_style)?);
+                }
                 _ => return Ok(false),
             }
             Ok(true)
@@ -174,16 +195,6 @@ impl Retry {
             );
         }
         Ok(retry)
-    }
-}
-
-fn duration(input: ParseStream<'_>) -> syn::Result<Millis> {
-    match input.fork().parse::<Lit>() {
-        Ok(Lit::Int(number)) => Err(syn::Error::new_spanned(
-            number,
-            "a duration is a text with a unit: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"` or `\"1d\"`",
-        )),
-        _ => Millis::parse(&string(input)?),
     }
 }
 
@@ -211,6 +222,7 @@ mod tests {
             "",
             "idempotent",
             "idempotent,",
+            "verify = bank::was_debited, retry(when = Bank::is_transient)",
             "retry(max = 3,), undo = bank::refund",
             "retry(base = \"10m\", cap = \"1h\", factor = 1), name = \"a.b-c\"",
             "crate = ::work::milestone, queue = \"q\", concurrency = 1, timeout = \"1d\"",
@@ -254,7 +266,10 @@ mod tests {
             "name = \"milestone\"",
             "crate = \"work\"",
             "transactional",
-            "verify = f",
+            "verify",
+            "verify = debit",
+            "idempotent, verify = was_debited",
+            "retry(when = 3)",
             "priority = 3",
             "\"idempotent\"",
         ] {

@@ -23,13 +23,14 @@ use syn::{Data, DeriveInput, LitStr, Meta, Path, parse::ParseStream};
 
 use super::table;
 use crate::{
+    duration::{Millis, duration},
     errors::Errors,
     graph::{self, Model},
     names::{self, generated_at, unraw},
     options::{each, string, value},
 };
 
-const OPTIONS: &str = "`name = \"..\"`, `crate = path`";
+const OPTIONS: &str = "`name = \"..\"`, `deadline = \"1h\"`, `crate = path`";
 
 pub(crate) fn expand(item: TokenStream) -> TokenStream {
     match syn::parse2::<DeriveInput>(item) {
@@ -46,7 +47,12 @@ fn milestone(input: &DeriveInput) -> TokenStream {
             "a union cannot be a milestone: use a struct or an enum",
         );
     }
-    let Options { model, name, krate } = Options::read(input, &mut errors);
+    let Options {
+        model,
+        name,
+        deadline,
+        krate,
+    } = Options::read(input, &mut errors);
     let is_union = matches!(input.data, Data::Union(_));
     if !input.generics.params.is_empty() {
         errors.push(
@@ -64,6 +70,10 @@ fn milestone(input: &DeriveInput) -> TokenStream {
         name
     });
     let use_runtime = names::use_runtime(krate.as_ref());
+    let deadline = deadline.map(|deadline| {
+        let deadline = deadline.tokens();
+        quote!(const DEADLINE: ::core::option::Option<_milestone::Duration> = ::core::option::Option::Some(#deadline);)
+    });
     let table = table::graph(&model);
     let outcome = table::outcome(&model);
     // An outcome that cannot be read back is an error at this token: it belongs to that action.
@@ -88,6 +98,7 @@ fn milestone(input: &DeriveInput) -> TokenStream {
             impl _milestone::Milestone for #ident {
                 const TYPE: &'static str = #name;
                 const GRAPH: &'static _milestone::Graph = &#table;
+                #deadline
             }
             enum Outcome {}
             impl _milestone::Outcome for Outcome {
@@ -106,6 +117,7 @@ fn milestone(input: &DeriveInput) -> TokenStream {
 struct Options {
     model: Model,
     name: Option<String>,
+    deadline: Option<Millis>,
     krate: Option<Path>,
 }
 
@@ -150,7 +162,7 @@ impl Options {
         options
     }
 
-    /// `option := "name" "=" string | "crate" "=" path`
+    /// `option := "name" "=" string | "deadline" "=" duration | "crate" "=" path`
     fn option(
         &mut self,
         key: &Ident,
@@ -162,6 +174,9 @@ impl Options {
                 let name: LitStr = value(key, input, "name = \"transfer\"", string)?;
                 names::check("a milestone type", &name.value(), &name, errors);
                 self.name = Some(name.value());
+            }
+            "deadline" => {
+                self.deadline = Some(value(key, input, "deadline = \"1h\"", duration)?);
             }
             "crate" => {
                 self.krate = Some(value(

@@ -44,12 +44,12 @@ impl Context {
         &self.inner.action
     }
 
-    /// Whether the action is to be done or undone.
+    /// Whether the action is to be done, verified or undone.
     pub fn phase(&self) -> Phase {
         self.inner.phase
     }
 
-    /// The number of this attempt, from 1.
+    /// The number of this attempt, from 1; attempts to verify and to undo count for themselves.
     pub fn attempt(&self) -> i64 {
         self.inner.attempt
     }
@@ -65,7 +65,8 @@ impl Context {
     }
 
     /// The same for every attempt of this action in this milestone: what one hands to a payment provider, or uses as the key
-    /// of a write, so that a second attempt does nothing twice.
+    /// of a write, so that a second attempt does nothing twice. A verify has that of its action, to look for what it did; an undo has one
+    /// of its own, see [`Context::key_of`].
     pub fn idempotency_key(&self) -> String {
         match self.inner.phase {
             Phase::Undo => format!("{}/{}/undo", self.inner.id, self.inner.action),

@@ -22,7 +22,7 @@ pub use milestone_core::{
     options::{Mode, Options},
     retry::RetryPolicy,
 };
-pub use returned::{Failure, IntoFailure, Returned};
+pub use returned::{Failure, IntoFailure, Retry, Returned, classified};
 pub(crate) use returned::{boxed_failure, encode, to_value};
 pub(crate) use stack::readable;
 

@@ -74,6 +74,70 @@ impl Returned for () {
     }
 }
 
+/// Whether an error is tried again: what a function says that `#[action(retry(when = f))]` names. It may return `bool` as well: `true` is
+/// [`Retry::Again`], `false` is [`Retry::Never`].
+///
+/// ```
+/// use milestone_runtime::prelude::*;
+///
+/// #[derive(Debug, thiserror::Error)]
+/// enum BankError {
+///     #[error("the account is closed")]
+///     Closed,
+///     #[error("the bank is busy")]
+///     Busy,
+/// }
+///
+/// impl BankError {
+///     fn is_transient(&self) -> bool {
+///         matches!(self, Self::Busy)
+///     }
+/// }
+///
+/// #[action(idempotent, retry(when = BankError::is_transient))]
+/// async fn debit() -> Result<(), BankError> {
+///     Err(BankError::Closed) // fatal: it is not tried again
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// As the action's options say.
+    Again,
+    /// After that time, whatever the options say of the wait.
+    After(Duration),
+    /// Never: the action has failed for good.
+    Never,
+}
+
+impl From<bool> for Retry {
+    fn from(again: bool) -> Self {
+        if again { Self::Again } else { Self::Never }
+    }
+}
+
+/// Makes what an action returned into what is stored, with its error told apart by `when`.
+///
+/// # Errors
+/// The failure, if it is one, or if BSON cannot hold the output.
+pub fn classified<T: Serialize, E: IntoFailure, R: Into<Retry>>(
+    result: Result<T, E>,
+    when: impl FnOnce(&E) -> R,
+) -> Result<Bson, Failure> {
+    match result {
+        Ok(output) => encode(&output),
+        Err(error) => {
+            let retry = when(&error).into();
+            let mut failure = error.into_failure();
+            match retry {
+                Retry::Again => {}
+                Retry::After(delay) => failure.retry_after = Some(delay),
+                Retry::Never => failure.fatal = true,
+            }
+            Err(failure)
+        }
+    }
+}
+
 /// An error that an action may return: `anyhow::Error`, [`ActionError`], a string, and any other error that can be sent to another
 /// thread.
 ///

@@ -8,7 +8,7 @@ use milestone_core::{
     limits::LimitError,
     machine::{Event, Failed, Task},
     patch::size_of_value,
-    record::{AttemptError, AttemptKind, MilestoneId},
+    record::{AttemptError, AttemptKind, MilestoneId, Phase},
     retry::RetryPolicy,
 };
 use tokio::sync::watch;
@@ -68,6 +68,9 @@ impl Engine {
         };
         self.places.serial += 1;
         let serial = self.places.serial;
+        let action = &held.record.actions[task.action];
+        let late =
+            (task.phase == Phase::Do && !action.mode.repeatable()).then(|| action.name.clone());
         let (cancel, cancelled) = watch::channel(false);
         let call = call_of(held, task, number, method.inputs, &self.shared, cancelled);
         held.bodies.insert(task, serial);
@@ -86,6 +89,7 @@ impl Engine {
             cancel,
             owned: true,
             start,
+            late,
             timer,
         };
         self.places.bodies.insert(serial, body);
@@ -126,9 +130,15 @@ impl Engine {
     }
 
     pub(super) fn ended(&mut self, serial: u64, result: Result<Bson, Failure>) {
-        let Some(body) = self.places.ended(serial) else {
+        let Some(mut body) = self.places.ended(serial) else {
             return;
         };
+        if !body.owned
+            && let Some(action) = body.late.take()
+            && let Ok(output) = &result
+        {
+            self.send_late(body.id.clone(), action, body.number, output.clone());
+        }
         let Some(held) = self.held.get_mut(&body.id) else {
             return;
         };

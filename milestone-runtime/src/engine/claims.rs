@@ -5,12 +5,17 @@ use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
 use bson::DateTime;
 use milestone_core::{
     machine::Event,
-    record::{DEFAULT_QUEUE, MilestoneId},
+    record::{DEFAULT_QUEUE, MilestoneId, Phase},
 };
 use tokio::time::Instant;
 
-use super::{Engine, held::Held, message::Message};
+use super::{
+    Engine,
+    held::{Held, Timer},
+    message::Message,
+};
 use crate::{
+    config::LONGEST,
     ids::random_token,
     store::{ClaimRequest, Claimed, StoreError},
 };
@@ -52,6 +57,9 @@ impl Engine {
 
     /// How many milestones may be taken: whoever is held and waits for a place comes first.
     pub(super) fn free_for_claims(&self) -> usize {
+        if self.suspects.holds_back() {
+            return 0;
+        }
         self.places.free().saturating_sub(self.queue.len())
     }
 
@@ -166,11 +174,13 @@ impl Engine {
         let limits = self.shared.config.limits;
         let mut events = Vec::new();
         let running = held.record.actions.iter().flat_map(|action| {
-            let undo = action.undo.as_ref().filter(|undo| undo.running.is_some());
-            let method = action.method.as_ref().filter(|_| action.running.is_some());
-            method.into_iter().chain(undo.map(|undo| &undo.method))
+            let tries = Phase::ALL
+                .into_iter()
+                .filter_map(|phase| action.tries(phase));
+            let runs = tries.filter(|tries| tries.running.is_some());
+            runs.filter_map(|tries| tries.method)
         });
-        let options = |method: &String| {
+        let options = |method: &str| {
             self.shared
                 .registry
                 .get(method)
@@ -207,14 +217,15 @@ impl Engine {
         let Some(held) = self.held.get_mut(id).filter(|held| !held.is_closing()) else {
             return;
         };
-        if let Some(at) = held
-            .due_at
-            .take()
-            .filter(|at| held.wake.is_none_or(|set| set <= now || *at < set))
-        {
-            held.wake = Some(at);
-            let wait = self.shared.clock.wait_until(at);
-            self.later(wait, Message::Wake { id: id.clone() });
+        if let Some(at) = held.due_at.take().filter(|at| {
+            let set = held.wake.as_ref().map(|(set, _)| *set);
+            set.is_none_or(|set| set <= now || *at < set)
+        }) {
+            let wait = self.shared.clock.wait_until(at).min(LONGEST);
+            let timer = self.later(wait, Message::Wake { id: id.clone() });
+            if let Some(held) = self.held.get_mut(id) {
+                held.wake = Some((at, Timer(timer)));
+            }
         }
     }
 

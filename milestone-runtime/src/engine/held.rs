@@ -10,6 +10,8 @@ use milestone_core::{
     record::{MilestoneId, MilestoneRecord},
 };
 
+use tokio::task::AbortHandle;
+
 use crate::store::Commit;
 
 /// A change that is planned: the patch, and what it came from, so that it can be planned anew.
@@ -52,9 +54,19 @@ pub(super) struct Held {
     /// When the earliest of what is due only later is due.
     pub(super) due_at: Option<DateTime>,
     /// When it is looked at again for that.
-    pub(super) wake: Option<DateTime>,
+    pub(super) wake: Option<(DateTime, Timer)>,
     /// Whether it stands in the queue for a commit.
     pub(super) dirty: bool,
+}
+
+/// A timer that goes with its milestone.
+#[derive(Debug)]
+pub(super) struct Timer(pub(super) AbortHandle);
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Held {

@@ -31,6 +31,7 @@ impl Engine {
         if self.serving
             && self.stopping.is_none()
             && self.queue.is_empty()
+            && !self.suspects.holds_back()
             && self.places.free() > 0
             && !self.outage
         {

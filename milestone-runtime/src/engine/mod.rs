@@ -8,11 +8,13 @@ pub(crate) mod clock;
 mod commits;
 mod held;
 mod inserts;
+mod late;
 mod lifecycle;
 pub(crate) mod message;
 pub(crate) mod pass;
 mod places;
 mod renewals;
+mod suspects;
 mod watchers;
 
 use std::{
@@ -23,7 +25,7 @@ use std::{
 
 use bson::DateTime;
 use milestone_core::{
-    machine::{Event, Task},
+    machine::{Event, Task, is_overdue},
     record::{MilestoneId, Status},
 };
 use tokio::{
@@ -38,6 +40,7 @@ use self::{
     message::{Inserting, Message, Watcher},
     pass::Pass,
     places::Places,
+    suspects::Suspects,
 };
 use crate::{action::States, config::Config, executor::Tasks, registry::Registry, store::Store};
 
@@ -72,6 +75,7 @@ pub(crate) struct Engine {
     queue: VecDeque<MilestoneId>,
     /// Held milestones with something to run whose method has as many attempts as it may have at once.
     turns: VecDeque<MilestoneId>,
+    suspects: Suspects,
     /// Held milestones with something to commit.
     dirty: VecDeque<MilestoneId>,
     commits: usize,
@@ -141,6 +145,7 @@ impl Engine {
             held: BTreeMap::new(),
             queue: VecDeque::new(),
             turns: VecDeque::new(),
+            suspects: Suspects::default(),
             dirty: VecDeque::new(),
             commits: 0,
             inserts: Vec::new(),
@@ -234,6 +239,7 @@ impl Engine {
 
     /// Sends what there is to send.
     fn pump(&mut self) {
+        self.settle_suspects();
         self.fill_places();
         self.send_inserts();
         self.send_commits();
@@ -255,6 +261,9 @@ impl Engine {
         }
         if !self.watchers.is_empty() && !self.watching {
             wake = wake.min(self.watch_at);
+        }
+        if let Some(at) = self.suspects.wake() {
+            wake = wake.min(at);
         }
         if let Some(stopping) = self.stopping.as_ref().filter(|stopping| !stopping.cut) {
             wake = wake.min(stopping.deadline);
@@ -289,6 +298,7 @@ impl Engine {
     /// Begins what can begin, hands back what cannot go on here, and puts the milestone in line for its commit.
     fn plan(&mut self, id: &MilestoneId) {
         let now = self.now();
+        self.mind_deadline(id, now);
         let begins = self.choose(id, now);
         let limits = self.shared.config.limits;
         let worker = self.shared.worker.clone();
@@ -333,6 +343,21 @@ impl Engine {
             self.stop_siblings(id);
         }
         self.wake_held(id, now);
+    }
+
+    /// A milestone whose time is over begins nothing more.
+    fn mind_deadline(&mut self, id: &MilestoneId, now: DateTime) {
+        let limits = self.shared.config.limits;
+        let Some(held) = self.held.get_mut(id) else {
+            return;
+        };
+        if held.is_closing() || !held.replay.is_empty() || !is_overdue(&held.record, now) {
+            return;
+        }
+        tracing::warn!(milestone = %id, kind = held.record.kind, "the deadline of a milestone has passed");
+        if let Err(error) = held.plan(Event::Overdue, now, &limits) {
+            tracing::warn!(milestone = %id, %error, "a deadline cannot be heeded");
+        }
     }
 
     fn now(&self) -> DateTime {
@@ -455,22 +480,16 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 const MESSAGES_AT_ONCE: usize = 4096;
 
 fn method_of(held: &Held, task: Task) -> String {
-    let action = &held.record.actions[task.action];
-    let undo = || action.undo.as_ref().map(|undo| undo.method.clone());
-    if task == Task::to_undo(task.action) {
-        undo()
-    } else {
-        action.method.clone()
-    }
-    .unwrap_or_default()
+    let tries = held.record.actions[task.action].tries(task.phase);
+    tries
+        .and_then(|tries| tries.method)
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn attempt_number(held: &Held, task: Task) -> i64 {
     let action = &held.record.actions[task.action];
-    let running = if task == Task::to_undo(task.action) {
-        action.undo.as_ref().and_then(|undo| undo.running.as_ref())
-    } else {
-        action.running.as_ref()
-    };
-    running.map_or(0, |running| running.number)
+    action
+        .running_in(task.phase)
+        .map_or(0, |running| running.number)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use bson::DateTime;
 use milestone_core::{
-    machine::{Task, due_tasks},
+    machine::{Task, deadline_of, due_tasks},
     record::MilestoneId,
 };
 use tokio::{sync::watch, task::AbortHandle};
@@ -37,6 +37,8 @@ pub(super) struct Body {
     /// Whether its result still counts.
     pub(super) owned: bool,
     pub(super) start: Arc<body::Start>,
+    /// Of a plain action, its name: a result that comes after it was given up is told to the milestone.
+    pub(super) late: Option<String>,
     /// Tells that it takes longer than it may.
     pub(super) timer: Option<AbortHandle>,
 }
@@ -56,6 +58,11 @@ impl Places {
 
     pub(super) fn free(&self) -> usize {
         self.all.saturating_sub(self.taken)
+    }
+
+    /// Whether nothing runs, not even what was given up.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.taken == 0
     }
 
     pub(super) fn reserve(&mut self, method: &str) {
@@ -159,6 +166,13 @@ impl Engine {
         let (mut wants_place, mut wants_turn) = (false, false);
         let mut wake: Option<DateTime> = None;
         let mut of_method: HashMap<&str, u32> = HashMap::new();
+        let is_alone = self.suspects.is_alone(id);
+        let waits_to_be_alone = held.record.is_suspect() && !is_alone;
+        let free = if waits_to_be_alone || (self.suspects.holds_back() && !is_alone) {
+            0
+        } else {
+            self.places.free()
+        };
         for due in due_tasks(&held.record) {
             if let Some(at) = due.at.filter(|at| *at > now) {
                 wake = Some(wake.map_or(at, |earliest| earliest.min(at)));
@@ -170,7 +184,7 @@ impl Engine {
             let Some(method) = self.shared.registry.get(due.method) else {
                 continue;
             };
-            if self.places.free() <= chosen.len() {
+            if free <= chosen.len() {
                 wants_place = true;
                 break;
             }
@@ -188,14 +202,19 @@ impl Engine {
         }
         if (wants_place || wants_turn) && !held.queued {
             held.queued = true;
-            let queue = if wants_place {
+            let queue = if wants_place && waits_to_be_alone {
+                &mut self.suspects.waiting
+            } else if wants_place {
                 &mut self.queue
             } else {
                 &mut self.turns
             };
             queue.push_back(id.clone());
         }
-        held.due_at = wake;
+        held.due_at = match deadline_of(&held.record) {
+            Some(deadline) => Some(wake.map_or(deadline, |wake| wake.min(deadline))),
+            None => wake,
+        };
         chosen
     }
 
@@ -216,6 +235,15 @@ impl Engine {
 
     /// Gives free places to those who wait for one, in their order: first to those who wait for the turn of their method.
     pub(super) fn fill_places(&mut self) {
+        if self.suspects.holds_back() {
+            let alone = self.suspects.alone().cloned();
+            if let Some(id) = alone.filter(|id| self.held.get(id).is_some_and(|held| held.queued)) {
+                self.queue.retain(|queued| *queued != id);
+                self.turns.retain(|queued| *queued != id);
+                self.plan_queued(&id);
+            }
+            return;
+        }
         if std::mem::take(&mut self.places.limit_freed) {
             let turns = std::mem::take(&mut self.turns);
             for id in turns {

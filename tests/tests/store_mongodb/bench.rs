@@ -88,6 +88,7 @@ impl Bench {
             parameters: doc! { "amount": 5 }.into(),
             plan: Plan::new(actions).expect("a graph"),
             labels: BTreeMap::new(),
+            deadline: None,
         };
         MilestoneRecord::new(new, self.now, &Limits::new()).expect("a milestone")
     }

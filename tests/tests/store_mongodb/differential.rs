@@ -131,6 +131,7 @@ impl<'b> History<'b> {
             parameters,
             plan,
             labels: BTreeMap::new(),
+            deadline: None,
         };
         let mut record = MilestoneRecord::new(new, bench.now, &Limits::new()).expect("a milestone");
         record.born_leased(bench.lease());

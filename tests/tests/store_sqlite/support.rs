@@ -51,6 +51,7 @@ pub(crate) fn record(id: impl Into<MilestoneId>, now: DateTime) -> MilestoneReco
         parameters: Bson::Null,
         plan: Plan::new(vec![PlannedAction::new("work", Mode::Idempotent)]).expect("a graph"),
         labels: BTreeMap::new(),
+        deadline: None,
     };
     MilestoneRecord::new(new, now, &Limits::new()).expect("a milestone")
 }

@@ -73,6 +73,7 @@ impl Bench {
             parameters: doc! { "amount": 5 }.into(),
             plan: Plan::new(actions.collect()).expect("a valid graph"),
             labels: BTreeMap::new(),
+            deadline: None,
         };
         MilestoneRecord::new(new, self.at(millis), &Limits::new()).expect("a valid milestone")
     }

@@ -14,6 +14,8 @@ use crate::store::Sent;
 pub(super) async fn delivers_once(bench: Bench) {
     let mut record = bench.record("one");
     record.answers.push(Answer {
+        order: "pause".to_owned(),
+        by: "me".to_owned(),
         id: "old".to_owned(),
         done: true,
         message: "done".to_owned(),
@@ -112,6 +114,8 @@ pub(super) async fn asks_for_the_state(bench: Bench) {
     let mut ended = bench.record("ended");
     ended.state = Status::Completed;
     ended.answers.push(Answer {
+        order: "pause".to_owned(),
+        by: "me".to_owned(),
         id: "c1".to_owned(),
         done: true,
         message: String::new(),

@@ -2,17 +2,19 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::LitStr;
+use syn::{Lit, LitStr, parse::ParseStream};
+
+use crate::options::string;
 
 /// Milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Millis(pub(super) u64);
+pub(crate) struct Millis(pub(crate) u64);
 
 const ACCEPTED: &str = "write a whole number with a unit: `500ms`, `30s`, `5m`, `2h` or `1d`";
 
 impl Millis {
     /// `duration := digits ("ms" | "s" | "m" | "h" | "d")`
-    pub(super) fn parse(text: &LitStr) -> syn::Result<Self> {
+    pub(crate) fn parse(text: &LitStr) -> syn::Result<Self> {
         let value = text.value();
         let digits = value.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = value.split_at(digits);
@@ -56,7 +58,7 @@ impl Millis {
         }
     }
 
-    pub(super) fn tokens(self) -> TokenStream {
+    pub(crate) fn tokens(self) -> TokenStream {
         if self.0.is_multiple_of(1_000) {
             let seconds = proc_macro2::Literal::u64_unsuffixed(self.0 / 1_000);
             quote!(_milestone::Duration::from_secs(#seconds))
@@ -64,6 +66,17 @@ impl Millis {
             let millis = proc_macro2::Literal::u64_unsuffixed(self.0);
             quote!(_milestone::Duration::from_millis(#millis))
         }
+    }
+}
+
+/// A duration as the value of an option.
+pub(crate) fn duration(input: ParseStream<'_>) -> syn::Result<Millis> {
+    match input.fork().parse::<Lit>() {
+        Ok(Lit::Int(number)) => Err(syn::Error::new_spanned(
+            number,
+            "a duration is a text with a unit: `\"500ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"` or `\"1d\"`",
+        )),
+        _ => Millis::parse(&string(input)?),
     }
 }
 

@@ -1,0 +1,102 @@
+//! Milestones that may be what kills their workers: each is run alone, so that it takes nothing else with it, and so that what runs beside
+//! it is not suspected as well. Core counts the losses and parks what has killed too many.
+
+use std::{collections::VecDeque, time::Duration};
+
+use milestone_core::record::MilestoneId;
+use tokio::time::Instant;
+
+use super::Engine;
+
+/// How many leases a worker works on as usual after it could not come to rest within one.
+const REST: u32 = 5;
+
+/// Which suspects wait here, and which one runs.
+#[derive(Default)]
+pub(super) struct Suspects {
+    /// Held, with something to run, in the order of their turns.
+    pub(super) waiting: VecDeque<MilestoneId>,
+    /// The one that runs; nothing else begins beside it.
+    alone: Option<MilestoneId>,
+    drain: Drain,
+}
+
+/// To run one alone, the worker begins nothing else until what runs has ended. Where that takes longer than a lease, it works on for a
+/// while before it tries again.
+#[derive(Clone, Copy, Default)]
+enum Drain {
+    #[default]
+    Off,
+    /// Nothing begins until then.
+    Until(Instant),
+    /// All begins as usual until then.
+    Rest(Instant),
+}
+
+impl Suspects {
+    /// Whether nothing may begin now, but for what runs alone.
+    pub(super) const fn holds_back(&self) -> bool {
+        self.alone.is_some() || matches!(self.drain, Drain::Until(_))
+    }
+
+    pub(super) fn is_alone(&self, id: &MilestoneId) -> bool {
+        self.alone.as_ref() == Some(id)
+    }
+
+    pub(super) fn alone(&self) -> Option<&MilestoneId> {
+        self.alone.as_ref()
+    }
+
+    /// When something changes by itself.
+    pub(super) fn wake(&self) -> Option<Instant> {
+        match self.drain {
+            Drain::Off => None,
+            Drain::Until(at) | Drain::Rest(at) => Some(at),
+        }
+    }
+
+    fn drain(&mut self, now: Instant, lease: Duration) {
+        self.drain = match self.drain {
+            Drain::Off => Drain::Until(now + lease),
+            Drain::Until(at) if at <= now => Drain::Rest(now + lease * REST),
+            Drain::Rest(at) if at <= now => Drain::Until(now + lease),
+            goes_on => goes_on,
+        };
+    }
+}
+
+impl Engine {
+    /// Ends the time of the one that ran alone, and gives the next one its turn as soon as nothing else runs.
+    pub(super) fn settle_suspects(&mut self) {
+        if let Some(id) = self.suspects.alone()
+            && self.held.get(id).is_some_and(|held| {
+                let is_busy = !held.is_idle() || held.queued || held.in_flight.is_some();
+                held.record.is_suspect() && is_busy && !held.is_closing()
+            })
+        {
+            return;
+        }
+        self.suspects.alone = None;
+        let held = &self.held;
+        self.suspects
+            .waiting
+            .retain(|id| held.get(id).is_some_and(|held| !held.is_closing()));
+        let Some(id) = self.suspects.waiting.front().cloned() else {
+            self.suspects.drain = Drain::Off;
+            return;
+        };
+        if self.places.is_empty() {
+            self.suspects.waiting.pop_front();
+            self.suspects.drain = Drain::Off;
+            if let Some(held) = self.held.get_mut(&id) {
+                tracing::warn!(milestone = %id, kind = held.record.kind, losses = held.record.losses, "workers were lost while they ran this milestone; it runs alone");
+                held.queued = false;
+                self.suspects.alone = Some(id.clone());
+                self.plan(&id);
+            }
+            return;
+        }
+        let lease = self.shared.config.lease;
+        self.suspects.drain(Instant::now(), lease);
+    }
+}
