@@ -302,6 +302,13 @@ impl Runtime {
         Handle::new(self.clone(), id, decode_ends)
     }
 
+    /// The handle of a milestone that was started before, here or elsewhere, whatever its type: its outcome is the outputs of all its
+    /// actions, by name. Where the type is at hand, `Type::handle(&runtime, id)` gives the typed one. Whether it exists is seen when it is
+    /// asked something.
+    pub fn handle(&self, id: impl Into<MilestoneId>) -> Handle<Document> {
+        Handle::new(self.clone(), id.into(), |record| Ok(record.outputs()))
+    }
+
     /// Reads a milestone; `None` if there is none of that id.
     ///
     /// # Errors

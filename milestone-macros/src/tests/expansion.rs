@@ -29,6 +29,21 @@ fn action_with_all_options() {
 }
 
 #[test]
+fn action_with_a_verify_and_its_errors_told_apart() {
+    let options = "verify = bank::was_charged, retry(max = 3, when = BankError::is_transient)";
+    let item = "async fn charge(Params(o): Params<Order>) -> Result<Receipt, BankError> { o.charge().await }";
+    assert_snapshot!(action(options, item));
+}
+
+#[test]
+fn errors_told_apart_leave_the_policy_as_it_is() {
+    assert_snapshot!(action(
+        "idempotent, retry(when = E::is_transient)",
+        "async fn tick() -> Result<(), E> { Ok(()) }"
+    ));
+}
+
+#[test]
 fn action_with_a_raw_name() {
     assert_snapshot!(action(
         "queue = \"a\"",
@@ -53,6 +68,13 @@ fn action_on_something_else_keeps_it() {
 fn derive_on_a_struct() {
     assert_snapshot!(derive(
         "#[milestone(debit -> credit)] struct Transfer { amount: i64 }"
+    ));
+}
+
+#[test]
+fn derive_with_a_deadline() {
+    assert_snapshot!(derive(
+        "#[milestone(debit, deadline = \"90m\")] struct Transfer;"
     ));
 }
 

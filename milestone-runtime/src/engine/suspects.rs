@@ -57,6 +57,10 @@ impl Suspects {
 
     fn drain(&mut self, now: Instant, lease: Duration) {
         self.drain = match self.drain {
+            // Whoever waited has been handed back, so that a worker with less to do can take it.
+            Drain::Until(_) if self.waiting.is_empty() => Drain::Rest(now + lease * REST),
+            Drain::Rest(at) if at <= now && self.waiting.is_empty() => Drain::Off,
+            goes_on if self.waiting.is_empty() => goes_on,
             Drain::Off => Drain::Until(now + lease),
             Drain::Until(at) if at <= now => Drain::Rest(now + lease * REST),
             Drain::Rest(at) if at <= now => Drain::Until(now + lease),
@@ -81,12 +85,9 @@ impl Engine {
         self.suspects
             .waiting
             .retain(|id| held.get(id).is_some_and(|held| !held.is_closing()));
-        let Some(id) = self.suspects.waiting.front().cloned() else {
-            self.suspects.drain = Drain::Off;
-            return;
-        };
-        if self.places.is_empty() {
-            self.suspects.waiting.pop_front();
+        if self.places.is_empty()
+            && let Some(id) = self.suspects.waiting.pop_front()
+        {
             self.suspects.drain = Drain::Off;
             if let Some(held) = self.held.get_mut(&id) {
                 tracing::warn!(milestone = %id, kind = held.record.kind, losses = held.record.losses, "workers were lost while they ran this milestone; it runs alone");

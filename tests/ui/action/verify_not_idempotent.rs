@@ -3,6 +3,9 @@ use milestone_runtime::prelude::*;
 #[action(verify = was_debited)]
 async fn debit() {}
 
-pub async fn was_debited() {}
+#[action]
+async fn was_debited() -> Result<Verdict<()>, ActionError> {
+    Ok(Verdict::NotApplied)
+}
 
 fn main() {}
