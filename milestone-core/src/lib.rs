@@ -64,5 +64,5 @@ pub mod options;
 pub mod patch;
 pub mod record;
 pub mod retry;
-pub mod waits;
 pub mod verdict;
+pub mod waits;

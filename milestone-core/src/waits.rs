@@ -102,17 +102,13 @@ impl MilestoneRecord {
 
 /// What runs of an action.
 fn attempts(action: &ActionRecord) -> impl Iterator<Item = Wait<'_>> {
-    let to_do = action.running.as_ref().map(|running| (Phase::Do, running));
-    let undo = action.undo.as_ref().and_then(|undo| undo.running.as_ref());
-    let to_undo = undo.map(|running| (Phase::Undo, running));
-    [to_do, to_undo]
-        .into_iter()
-        .flatten()
-        .map(move |(phase, running)| Wait::Running {
+    Phase::ALL.into_iter().filter_map(move |phase| {
+        Some(Wait::Running {
             action,
             phase,
-            running,
+            running: action.running_in(phase)?,
         })
+    })
 }
 
 /// What a person is asked for.
