@@ -243,6 +243,7 @@ impl Editor<'_> {
             Verdict::Applied(output) => {
                 self.set_output(index, output);
                 self.set_state(index, ActionState::Completed);
+                self.set_failures(Task::to_do(index), 0);
             }
             Verdict::NotApplied if self.record.unwind.is_some() => {
                 self.set_state(index, ActionState::Failed);
