@@ -6,7 +6,7 @@ mod print;
 #[path = "golden/story.rs"]
 mod story;
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use bson::{Bson, Document, doc};
 use milestone_core::{
@@ -111,6 +111,44 @@ fn in_doubt() {
     story.claim();
     story.hand_back();
     golden("in_doubt", Status::InDoubt, &story);
+}
+
+/// A function is asked whether the charge took effect; its first answer is an error.
+#[test]
+fn verifying() {
+    let mut reserve = PlannedAction::new("reserve", Mode::Idempotent);
+    reserve.undo = Some("release".to_owned());
+    let mut charge = PlannedAction::new("charge", Mode::Plain).after([0]);
+    charge.verify = Some("was_charged".to_owned());
+    let plan = Plan::new(vec![reserve, charge]).expect("a plan");
+    let deadline = Some(Duration::from_hours(1));
+    let mut story = Story::within(deadline, "Order", plan, doc! { "order": "o-1" });
+    story.claim();
+    story.run("reserve", doc! { "shelf": 7 });
+    story.begin(&["charge"]);
+    story.wait(12);
+    story.claim();
+    story.wait(30);
+    story.begin(&["was_charged of charge"]);
+    let error = failed("HttpError", "503 Service Unavailable");
+    story.fail("was_charged of charge", error);
+    story.wait(1);
+    story.begin(&["was_charged of charge"]);
+    golden("verifying", Status::InDoubt, &story);
+}
+
+/// Seven workers have died in the middle of it.
+#[test]
+fn parked() {
+    let mut story = start_transfer();
+    story.claim();
+    for _ in 0..7 {
+        story.begin(&["debit"]);
+        story.wait(12);
+        story.claim();
+    }
+    story.hand_back();
+    golden("parked", Status::Running, &story);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use milestone_core::{
     limits::Limits,
     machine::{Event, Failed, NewMilestone, Task, advance},
     patch::Patch,
-    record::{AttemptError, AttemptKind, Command, Lease, MilestoneRecord, Order},
+    record::{AttemptError, AttemptKind, Command, Lease, MilestoneRecord, Order, Phase},
     retry::RetryPolicy,
 };
 
@@ -24,11 +24,22 @@ const SETTLE: Duration = Duration::from_secs(30);
 
 impl Story {
     pub(crate) fn new(kind: &str, plan: Plan, parameters: impl Into<Bson>) -> Self {
+        Self::within(None, kind, plan, parameters)
+    }
+
+    /// One that is to end within that time.
+    pub(crate) fn within(
+        deadline: Option<Duration>,
+        kind: &str,
+        plan: Plan,
+        parameters: impl Into<Bson>,
+    ) -> Self {
         // 2026-01-01 03:00:00 UTC
         let now = DateTime::from_millis(1_767_236_400_000);
         let new = NewMilestone {
             id: ObjectId::from_bytes(*b"milestone-01").into(),
             parameters: parameters.into(),
+            deadline,
             labels: [("tenant".to_owned(), "acme".to_owned())].into(),
             ..NewMilestone::new(kind, plan)
         };
@@ -149,17 +160,25 @@ impl Story {
             .expect("a patch that fits");
     }
 
-    /// The task of that name, and the number of its last attempt. `refund of debit` is the undo of `debit`.
+    /// The task of that name, and the number of its last attempt. `refund of debit` is the undo of `debit`, or its verify.
     fn task(&self, name: &str) -> (Task, i64) {
-        let undo = name.split_once(" of ").map(|(_, action)| action);
-        let (index, action) = self
-            .record
-            .action(undo.unwrap_or(name))
-            .expect("an action of that name");
-        match &action.undo {
-            Some(record) if undo.is_some() => (Task::to_undo(index), record.attempts),
-            _ => (Task::to_do(index), action.attempts),
-        }
+        let (helper, name) = match name.split_once(" of ") {
+            Some((helper, name)) => (Some(helper), name),
+            None => (None, name),
+        };
+        let (index, action) = self.record.action(name).expect("an action of that name");
+        let tries = |phase| action.tries(phase).expect("it has that phase");
+        let phase = Phase::ALL
+            .into_iter()
+            .find(|phase| {
+                helper.is_some() && action.tries(*phase).and_then(|tries| tries.method) == helper
+            })
+            .unwrap_or_default();
+        let task = Task {
+            action: index,
+            phase,
+        };
+        (task, tries(phase).attempts)
     }
 }
 
