@@ -47,6 +47,17 @@ impl Config {
             .unwrap_or(by_timeout.max(Duration::from_secs(30)))
     }
 
+    /// How much longer than it says a lease is left alone by others: a renewal of its owner may be on its way.
+    pub(crate) fn margin(&self) -> Duration {
+        self.lease / 20
+    }
+
+    /// How long a lease says that it is. With the margin it is as long as was asked for, so that what a dead worker held runs elsewhere within
+    /// one lease and one poll.
+    pub(crate) fn stored_lease(&self) -> Duration {
+        self.lease * 19 / 20
+    }
+
     pub(crate) fn check(&self) -> Result<(), Error> {
         let setting = |setting, value: String, accepted| {
             Err(Error::Setting {

@@ -82,8 +82,6 @@ impl Engine {
             && self
                 .takes_expired_from
                 .is_none_or(|from| from <= Instant::now());
-        // The margin is for the time that a renewal of the owner may be on its way.
-        let margin = config.lease / 20;
         let mut queues: Vec<String> = self.shared.registry.queues().into_iter().collect();
         if !queues.iter().any(|queue| queue == DEFAULT_QUEUE) {
             queues.push(DEFAULT_QUEUE.to_owned());
@@ -95,10 +93,10 @@ impl Engine {
             token: random_token(),
             limit: free,
             now: pass.map_or(now, |pass| pass.cutoff),
-            until: self.shared.clock.in_future(config.lease),
+            until: self.shared.clock.in_future(config.stored_lease()),
             queues,
             methods,
-            expired_before: expired.then(|| before(now, margin)),
+            expired_before: expired.then(|| before(now, config.margin())),
             except: self.except.iter().cloned().collect(),
         };
         let for_pass = pass.is_some();

@@ -53,7 +53,10 @@ impl Engine {
             owner: self.shared.worker.clone(),
             token: random_token(),
             since: now,
-            until: self.shared.clock.in_future(self.shared.config.lease),
+            until: self
+                .shared
+                .clock
+                .in_future(self.shared.config.stored_lease()),
         });
         let Some(held) = Held::new(leased) else {
             return record;

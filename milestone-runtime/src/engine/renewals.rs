@@ -40,7 +40,10 @@ impl Engine {
         if holds.is_empty() {
             return;
         }
-        let until = self.shared.clock.in_future(self.shared.config.lease);
+        let until = self
+            .shared
+            .clock
+            .in_future(self.shared.config.stored_lease());
         let request = RenewRequest {
             owner: self.shared.worker.clone(),
             holds,
