@@ -1,6 +1,7 @@
 //! Worker processes that are killed and frozen.
 
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -17,6 +18,8 @@ pub struct Program {
     pub uri: String,
     /// What their actions write to.
     pub journal: PathBuf,
+    /// Where their errors go to; nothing is to where this process's go.
+    pub errors: Option<PathBuf>,
     /// The lease; nothing is the default.
     pub lease: Duration,
     /// The poll period; nothing is the default.
@@ -82,6 +85,10 @@ impl Program {
             .args([self.lease, self.poll].map(|time| time.as_millis().to_string()))
             .stdin(Stdio::null())
             .stdout(Stdio::null());
+        if let Some(errors) = &self.errors {
+            let file = File::options().append(true).create(true).open(errors);
+            command.stderr(file.expect("a file for errors"));
+        }
         command
     }
 }

@@ -36,6 +36,7 @@ async fn clocks_that_are_an_hour_wrong_harm_nothing(place: Place) {
         path: PathBuf::from(env!("CARGO_BIN_EXE_torture_worker")),
         uri: place.uri(),
         journal: folder.path().join("journal"),
+        errors: None,
         lease: LEASE,
         poll: Duration::from_millis(100),
     };

@@ -1,9 +1,11 @@
-//! `cargo xtask`: runs the tests against a real server, and starts one to try things by hand.
+//! `cargo xtask`: runs the tests against a real server, breaks things for longer than they may take, and starts a server to try things by
+//! hand.
 
 mod process;
 mod server;
 mod tests_runner;
 mod tools;
+mod torture;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -49,6 +51,11 @@ enum Task {
         #[arg(long, conflicts_with_all = ["port", "storage", "durable"])]
         build_only: bool,
     },
+    /// Breaks things for some minutes, and ends with figures: worker processes are killed and frozen, servers killed and restarted, connections
+    /// cut; then come long outages, a simulation of more seeds, and a larger model of the protocol.
+    ///
+    /// The exit code is 1 if anything was lost, completed twice, or begun twice that may not be, and the milestones are named.
+    Torture(torture::Options),
 }
 
 /// What a shell reports for a program that Ctrl-C ended; a server is meant to be ended so.
@@ -77,6 +84,7 @@ async fn main() -> ExitCode {
 async fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Test { args } => tests_runner::run(&args).await,
+        Task::Torture(options) => torture::run(options).await,
         Task::Server {
             build_only: true, ..
         } => {

@@ -1,5 +1,5 @@
-//! A worker for tests that break things: `torture_worker URI JOURNAL NAME LEASE POLL [start|clock ID]`, with the times in milliseconds, 0 for the
-//! default. It works until it is killed, or shuts down at SIGTERM.
+//! A worker for tests that break things: `torture_worker URI JOURNAL NAME LEASE POLL [clock | hang ID]`, with the times in milliseconds, 0 for
+//! the default. It works until it is killed, or shuts down at SIGTERM.
 //!
 //! With `hang ID` it has one place, starts a milestone of that id and stays in its first action. With `clock` it says on its output what
 //! time it believes it is, before it works.
@@ -8,7 +8,7 @@ use std::{
     env,
     path::Path,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
@@ -20,7 +20,10 @@ use milestone_tests::{
 };
 
 /// Longer than a frozen worker is frozen, less its lease: what it was at has ended when others may say what became of it.
-const SETTLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(15);
+
+/// How long a worker tries to begin.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> anyhow::Result<()> {
@@ -38,24 +41,27 @@ async fn main() -> anyhow::Result<()> {
     }
     let load = Arc::new(Load {
         journal: Journal::open(Path::new(&journal))?,
-        bank: Some(Bank::open(&uri).await?),
+        bank: Some(patiently(|| Bank::open(&uri)).await?),
         runtime: OnceLock::new(),
     });
-    let mut builder = Runtime::builder(&uri)
-        .actions(std::iter::empty::<String>())
-        .worker_name(name)
-        .settle(SETTLE);
-    if lease > 0 {
-        builder = builder.lease(Duration::from_millis(lease));
-    }
-    if poll > 0 {
-        builder = builder.poll(Duration::from_millis(poll));
-    }
     let hangs = role.as_deref() == Some("hang");
-    if hangs {
-        builder = builder.concurrency(1);
-    }
-    let runtime = with_actions(builder, &load).build().await?;
+    let builder = || {
+        let mut builder = Runtime::builder(&uri)
+            .actions(std::iter::empty::<String>())
+            .worker_name(&name)
+            .settle(SETTLE);
+        if lease > 0 {
+            builder = builder.lease(Duration::from_millis(lease));
+        }
+        if poll > 0 {
+            builder = builder.poll(Duration::from_millis(poll));
+        }
+        if hangs {
+            builder = builder.concurrency(1);
+        }
+        with_actions(builder, &load)
+    };
+    let runtime = patiently(|| builder().build()).await?;
     load.runtime
         .set(runtime.clone())
         .ok()
@@ -63,7 +69,8 @@ async fn main() -> anyhow::Result<()> {
     let robot = runtime.spawn();
     if hangs {
         let id = arguments.next().context("the id is missing")?;
-        let endless = load::paced(Duration::from_hours(1));
+        // Whoever does it again does it quickly.
+        let endless = load::slow_at_first(Duration::from_hours(1), Duration::from_millis(10));
         let kind = Kind::Retry;
         runtime
             .start(kind.name(), kind.graph(), endless)
@@ -73,6 +80,22 @@ async fn main() -> anyhow::Result<()> {
     terminated().await?;
     robot.shutdown().await;
     Ok(())
+}
+
+/// Does it again for a while, as whoever looks after workers would: the server may be away just when one starts.
+async fn patiently<T, E, F>(mut attempt: impl FnMut() -> F) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let began = Instant::now();
+    loop {
+        match attempt().await {
+            Err(_) if began.elapsed() < PATIENCE => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            result => return result,
+        }
+    }
 }
 
 async fn terminated() -> anyhow::Result<()> {

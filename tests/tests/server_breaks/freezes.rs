@@ -29,6 +29,7 @@ async fn f06_frozen_for_longer_than_its_lease(place: Place) {
         path: PathBuf::from(env!("CARGO_BIN_EXE_torture_worker")),
         uri: place.uri(),
         journal: folder.path().join("journal"),
+        errors: None,
         lease: LEASE,
         poll: Duration::from_millis(100),
     };
