@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::Bson;
 use milestone_core::{
     limits::{LimitError, check_command},
-    record::{Command, MilestoneId, MilestoneRecord, Order, Status},
+    record::{ActionState, Command, MilestoneId, MilestoneRecord, Order, Status},
 };
 use serde::Serialize;
 
@@ -154,7 +154,13 @@ impl Runtime {
         id: impl Into<MilestoneId>,
         order: Order,
     ) -> Result<SentCommand, CommandError> {
-        let id = id.into();
+        let (id, mut order) = (id.into(), order);
+        if let Order::Resolve {
+            action, attempt, ..
+        } = &mut order
+        {
+            *attempt = Some(self.attempt_in_doubt(&id, action, *attempt).await?);
+        }
         let name = order.name();
         let command = Command {
             id: random_token(),
@@ -183,6 +189,41 @@ impl Runtime {
             id: number,
             order: name,
         })
+    }
+
+    /// The attempt that a `resolve` is about. It is a word about what was seen: sent while the attempt still runs, it could be carried out
+    /// after a crash that nobody had seen when it was said.
+    async fn attempt_in_doubt(
+        &self,
+        id: &MilestoneId,
+        action: &str,
+        attempt: Option<i64>,
+    ) -> Result<i64, CommandError> {
+        let refused = |reason: String| CommandError::Refused {
+            id: id.clone(),
+            order: "resolve",
+            reason,
+        };
+        let Some(record) = self.get(id.clone()).await? else {
+            return Err(CommandError::Removed { id: id.clone() });
+        };
+        if record.state.is_terminal() {
+            return Err(CommandError::State {
+                id: id.clone(),
+                order: "resolve",
+                state: record.state,
+            });
+        }
+        let (_, found) = record
+            .action(action)
+            .ok_or_else(|| refused(format!("it has no action `{action}`")))?;
+        let number = attempt.unwrap_or(found.attempts);
+        if found.state != ActionState::InDoubt || number != found.attempts {
+            return Err(refused(format!(
+                "attempt {number} of `{action}` is not in doubt"
+            )));
+        }
+        Ok(number)
     }
 
     /// A command that is known by its id may be sent as often as it takes.

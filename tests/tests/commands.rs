@@ -27,6 +27,7 @@ on_stores!(memory, sqlite, mongodb:
     f05_two_operators_retry_once,
     what_is_in_doubt_is_resolved_as_applied,
     what_is_in_doubt_is_resolved_as_not_applied,
+    what_runs_cannot_be_resolved,
     an_undo_that_failed_is_waived,
     f22_an_end_and_a_cancel_race_and_one_of_them_wins,
     a_milestone_that_is_not_there_takes_no_command,
@@ -268,6 +269,32 @@ async fn what_is_in_doubt_is_resolved_as_applied(place: Place) {
     let outputs = handle.outcome().await.unwrap();
     assert_eq!(outputs.get_str("pay").unwrap(), "receipt 7");
     assert_eq!(ledger.entries(), ["pay", "thank"]);
+}
+
+/// A word about an attempt that still runs would be carried out after a crash that nobody had seen when it was said.
+async fn what_runs_cannot_be_resolved(place: Place) {
+    let hangs = Method::new("pay", |_| std::future::pending::<Result<(), ActionError>>());
+    let runtime = place
+        .builder()
+        .register(hangs.options(Options::plain()))
+        .build()
+        .await
+        .unwrap();
+    runtime.spawn();
+    let handle = runtime.start("order", "pay", ()).await.unwrap();
+    until(&runtime, handle.id(), |record| {
+        action(record, "pay").state == ActionState::Running
+    })
+    .await;
+    let error = handle.resolve_not_applied("pay").await.unwrap_err();
+    let reason = "attempt 1 of `pay` is not in doubt";
+    assert!(error.to_string().ends_with(reason), "{error}");
+    let record = handle.record().await.unwrap();
+    assert_eq!(
+        (record.mail, record.inbox.len()),
+        (0, 0),
+        "nothing was sent"
+    );
 }
 
 async fn what_is_in_doubt_is_resolved_as_not_applied(place: Place) {
