@@ -43,7 +43,7 @@ struct Worker {
 }
 
 impl Worker {
-    async fn start(place: &Place, hangs_in: &str, lease: Duration, grace: Duration) -> Self {
+    fn start(place: &Place, hangs_in: &str, lease: Duration, grace: Duration) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_mortal"))
             .args([&*place.uri(), hangs_in])
             .arg(lease.as_millis().to_string())
@@ -90,7 +90,7 @@ async fn in_the_middle(
     let client = place.builder().client().build().await.unwrap();
     let graph = Action::new(name).idempotent();
     let handle = client.start("job", graph, ()).await.unwrap();
-    let mut worker = Worker::start(place, name, lease, grace).await;
+    let mut worker = Worker::start(place, name, lease, grace);
     if name == "slow" {
         worker.says("begins slow").await;
     } else {
