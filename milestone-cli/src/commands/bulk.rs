@@ -1,5 +1,7 @@
 //! `milestone retry`, `cancel`, `pause` and `resume`: of one milestone, of several, or of all that a filter finds.
 
+use std::collections::HashMap;
+
 use bson::doc;
 use clap::{CommandFactory as _, error::ErrorKind};
 use futures_util::{StreamExt as _, stream};
@@ -177,7 +179,8 @@ async fn send_all(
     let name = order.name();
     let mut results: Vec<(MilestoneId, Became)> = Vec::new();
     let mut sent = Vec::new();
-    let order_of_ids = ids.clone();
+    let places = ids.iter().cloned().enumerate();
+    let places: HashMap<MilestoneId, usize> = places.map(|(place, id)| (id, place)).collect();
     let mut sending = stream::iter(ids)
         .map(|id| async move {
             let result = client.runtime.send(id.clone(), order.clone()).await;
@@ -196,7 +199,7 @@ async fn send_all(
         let became = answers.remove(&id).unwrap_or(Became::Unanswered);
         results.push((id, became));
     }
-    results.sort_by_key(|(id, _)| order_of_ids.iter().position(|known| known == id));
+    results.sort_by_key(|(id, _)| places.get(id).copied());
     let mut counts = Counts {
         matched: results.len(),
         ..Counts::default()

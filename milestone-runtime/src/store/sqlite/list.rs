@@ -1,6 +1,6 @@
 //! Reading.
 
-use bson::Document;
+use bson::{Document, RawDocument};
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use rusqlite::{params_from_iter, types::Value};
 
@@ -75,7 +75,7 @@ pub(super) fn count(reading: Reading<'_>, filter: &Filter) -> Outcome<u64> {
 pub(super) fn tally(reading: Reading<'_>, filter: &Filter) -> Outcome<Vec<Tally>> {
     let (condition, values) = condition(filter, None);
     let sql = format!(
-        "SELECT ifnull(type, ''), ifnull(state, ''), id, doc FROM {} WHERE {condition}",
+        "SELECT ifnull(type, ''), ifnull(state, ''), doc FROM {} WHERE {condition}",
         reading.database.table
     );
     let mut statement = reading.connection.prepare_cached(&sql)?;
@@ -93,16 +93,17 @@ pub(super) fn tally(reading: Reading<'_>, filter: &Filter) -> Outcome<Vec<Tally>
             tallies.add(kind, state, false, None);
             continue;
         }
-        match row::decode(&row::id(text(2)?), row.get_ref(3)?) {
-            Ok(document) if fits(&document, filter) => tallies.add(
-                kind,
-                state,
-                document.contains_key("hold"),
-                document.get_datetime("createdAt").ok().copied(),
-            ),
-            Err(_) if !asks_for_the_document(filter) => tallies.add(kind, state, false, None),
-            _ => {}
+        let bytes = row.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+        let is_meant =
+            || Document::from_reader(bytes).is_ok_and(|document| fits(&document, filter));
+        if asks_for_the_document(filter) && !is_meant() {
+            continue;
         }
+        // Two fields of each: not all of it is decoded for them.
+        let document = RawDocument::from_bytes(bytes).ok();
+        let on_hold = document.is_some_and(|document| matches!(document.get("hold"), Ok(Some(_))));
+        let created_at = document.and_then(|document| document.get_datetime("createdAt").ok());
+        tallies.add(kind, state, on_hold, created_at);
     }
     Ok(tallies.into_vec())
 }
