@@ -7,6 +7,7 @@ use milestone_runtime::{
         machine::DueTask,
         record::{
             ActionRecord, Attempt, AttemptKind, DEFAULT_QUEUE, Hold, Phase, Running, UndoRecord,
+            VerifyRecord, VerifyState,
         },
         waits::Wait,
     },
@@ -221,6 +222,16 @@ fn doubt(record: &MilestoneRecord, action: &ActionRecord, around: &Surroundings<
             )
         });
     }
+    if let Some(verify) = verify(record, action) {
+        let method = &verify.method;
+        reason = reason.then(match verify.state {
+            VerifyState::Failed => format!(
+                "`{method}`, which should have told, has failed for good; to ask it again: {program} retry {id}"
+            ),
+            VerifyState::Running => format!("it need not be said: `{method}` looks now"),
+            _ => format!("it need not be said: `{method}` looks, see below"),
+        });
+    }
     match (&record.unwind, &action.undo) {
         (Some(_), Some(undo)) => reason.then(format!(
             "it need not be said: `{}` undoes it in either case",
@@ -229,6 +240,12 @@ fn doubt(record: &MilestoneRecord, action: &ActionRecord, around: &Surroundings<
         (Some(_), None) => reason.then("what comes before it is not undone until it is said"),
         (None, _) => reason,
     }
+}
+
+/// Who looks whether the action took effect, if it is asked at all: what is undone in either case is not looked into.
+fn verify<'r>(record: &MilestoneRecord, action: &'r ActionRecord) -> Option<&'r VerifyRecord> {
+    let is_asked = record.unwind.is_none() || action.undo.is_none();
+    action.verify.as_ref().filter(|_| is_asked)
 }
 
 fn undo_failed(
@@ -263,11 +280,7 @@ fn later(
 ) -> Reason {
     let (phase, at) = (due.task.phase, time::both(at, around.now));
     let what = task(action, phase);
-    let failures = match (phase, &action.undo) {
-        (Phase::Do, _) => action.failures,
-        (Phase::Undo, Some(undo)) => undo.failures,
-        _ => 0,
-    };
+    let failures = action.tries(phase).map_or(0, |tries| tries.failures);
     let mut reason = if failures > 0 {
         let times = if failures == 1 {
             "once".to_owned()
@@ -358,6 +371,11 @@ fn task(action: &ActionRecord, phase: Phase) -> String {
         .unwrap_or_default();
     match (phase, &action.method, &action.undo) {
         (Phase::Undo, _, Some(undo)) => format!("`{}`, the undo of `{name}`,{queue}", undo.method),
+        (Phase::Verify, ..) => {
+            let verify = action.verify.as_ref();
+            let method = verify.map_or("a verify", |verify| verify.method.as_str());
+            format!("`{method}`, which looks whether `{name}` took effect,{queue}")
+        }
         (Phase::Do, Some(method), _) if method != name => {
             format!("`{name}` (method `{method}`){queue}")
         }

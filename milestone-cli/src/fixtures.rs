@@ -84,6 +84,12 @@ impl Story {
         self
     }
 
+    /// Nothing happens until then.
+    pub(crate) fn wait_until(mut self, seconds: i64) -> Self {
+        self.seconds = seconds;
+        self
+    }
+
     pub(crate) fn step(mut self, event: Event) -> Self {
         self.seconds += 1;
         let now = at(self.seconds);
@@ -112,12 +118,8 @@ impl Story {
     }
 
     pub(crate) fn fail(self, task: Task, kind: Option<AttemptKind>, fatal: bool) -> Self {
-        let action = &self.record.actions[task.action];
-        let number = if task == Task::to_do(task.action) {
-            action.attempts
-        } else {
-            action.undo.as_ref().unwrap().attempts
-        };
+        let tries = self.record.actions[task.action].tries(task.phase).unwrap();
+        let number = tries.attempts;
         let error = AttemptError {
             kind: "BankError".to_owned(),
             message: "the bank does not answer".to_owned(),

@@ -100,6 +100,9 @@ fn head(
     if let Some(end) = record.end_date {
         line("ended", &time::both(end, around.now))?;
     }
+    if let Some(deadline) = record.deadline {
+        line("deadline", &time::both(deadline, around.now))?;
+    }
     if let Some(lease) = &record.lease {
         let (owner, until) = (&lease.owner, time::both(lease.until, around.now));
         line("held by", &format!("{owner} until {until}"))?;

@@ -129,6 +129,55 @@ fn a_doubt_while_undoing_holds_up_what_comes_before() {
     ");
 }
 
+/// charge, with `was_charged` to look whether it took effect, in doubt since 3 s.
+fn verified() -> Story {
+    let mut charge = action("charge", Mode::Plain, &[]);
+    charge.verify = Some("was_charged".to_owned());
+    let story = Story::new("Order", vec![charge])
+        .claim()
+        .begin(Task::to_do(0));
+    story.fail(Task::to_do(0), Some(AttemptKind::Timeout), false)
+}
+
+#[test]
+fn a_doubt_tells_who_looks_into_it() {
+    let record = verified().hand_back().told();
+    insta::assert_snapshot!(told(&record, &[worker("a", &["charge"])]), @r"
+    `charge` is in doubt: attempt 1 took longer than its timeout, so nobody knows whether it took effect
+      it began on bank-7-1 at 2026-01-01 03:00:02 UTC (3s ago)
+      find out where it takes effect, then say so:
+        it did:      milestone resolve order-7 charge --applied --output '<what it gave, as JSON>'
+        it did not:  milestone resolve order-7 charge --not-applied
+      `--not-applied` is safe from 2026-01-01 03:00:33 UTC (in 28s) on: until then the old attempt may still take effect
+      it need not be said: `was_charged` looks, see below
+    `was_charged`, which looks whether `charge` took effect, may begin at 2026-01-01 03:00:33 UTC (in 28s)
+      no worker has `was_charged`
+      1 worker lives; start one whose binary has the action (a library's is there only if something names the crate)
+    ");
+    let story = verified().wait_until(40).begin(Task::to_verify(0));
+    insta::assert_snapshot!(told_at(&story.record, &all(), 45), @r"
+    `was_charged`, which looks whether `charge` took effect, runs: attempt 1, on bank-7-1 since 2026-01-01 03:00:41 UTC (4s ago)
+      its worker has been silent: the lease ended 34s ago, and another worker takes over
+    `charge` is in doubt: attempt 1 took longer than its timeout, so nobody knows whether it took effect
+      it began on bank-7-1 at 2026-01-01 03:00:02 UTC (43s ago)
+      find out where it takes effect, then say so:
+        it did:      milestone resolve order-7 charge --applied --output '<what it gave, as JSON>'
+        it did not:  milestone resolve order-7 charge --not-applied
+      `--not-applied` is safe: since 2026-01-01 03:00:33 UTC (12s ago) the old attempt can no longer take effect
+      it need not be said: `was_charged` looks now
+    ");
+    let story = story.fail(Task::to_verify(0), None, true).hand_back();
+    insta::assert_snapshot!(told_at(&story.told(), &all(), 45), @r"
+    `charge` is in doubt: attempt 1 took longer than its timeout, so nobody knows whether it took effect
+      it began on bank-7-1 at 2026-01-01 03:00:02 UTC (43s ago)
+      find out where it takes effect, then say so:
+        it did:      milestone resolve order-7 charge --applied --output '<what it gave, as JSON>'
+        it did not:  milestone resolve order-7 charge --not-applied
+      `--not-applied` is safe: since 2026-01-01 03:00:33 UTC (12s ago) the old attempt can no longer take effect
+      `was_charged`, which should have told, has failed for good; to ask it again: milestone retry order-7
+    ");
+}
+
 #[test]
 fn a_hold_tells_who_and_why() {
     let reason = "the bank is closed".to_owned();

@@ -6,7 +6,7 @@ use anstyle::Style;
 use bson::DateTime;
 use milestone_runtime::{
     MilestoneRecord,
-    core::record::{ActionKind, ActionRecord, ActionState, UndoState},
+    core::record::{ActionKind, ActionRecord, ActionState, UndoState, VerifyState},
 };
 
 use super::{
@@ -172,6 +172,20 @@ fn one(record: &MilestoneRecord, now: DateTime, action: &ActionRecord) -> Row {
     }
     if let Some(at) = action.at {
         row.add(&format!("again {}", time::relative(at, now)));
+    }
+    if let Some(verify) = action
+        .verify
+        .as_ref()
+        .filter(|_| action.state == ActionState::InDoubt)
+    {
+        row.add(match verify.state {
+            VerifyState::Running => "being verified",
+            VerifyState::Failed => "verify failed",
+            _ => "to be verified",
+        });
+        if verify.failures > 0 && verify.state != VerifyState::Failed {
+            row.add(&format!("which {}", failed(verify.failures)));
+        }
     }
     if let Some(undo) = &action.undo
         && (record.unwind.is_some() || undo.state != UndoState::None)
