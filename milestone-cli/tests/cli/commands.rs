@@ -218,7 +218,7 @@ async fn an_undo_that_failed_is_retried_or_waived(place: Place) {
         assert!(page.contains(text), "`{text}` is not in {page}");
     }
     let run = tool.run(&["retry", "job"]).await;
-    run.expect(0, &["what could not be undone is tried again"]);
+    run.expect(0, &["what has failed for good is tried again"]);
     until(&runtime, handle.id(), |record| {
         ledger.count("refund") == 2 && failed(record)
     })
