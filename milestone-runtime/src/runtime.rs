@@ -125,8 +125,12 @@ impl Runtime {
         S: Fn() -> F,
         F: Future,
     {
-        self.spawn();
-        stop().await;
+        // It listens before anything runs, so that no signal finds nobody.
+        let mut told = std::pin::pin!(stop());
+        if futures_util::poll!(told.as_mut()).is_pending() {
+            self.spawn();
+            told.await;
+        }
         tracing::info!(worker = %self.worker(), "told to stop: actions that run may end within the grace period; told again, they are cut off");
         let mut shutdown = std::pin::pin!(self.shutdown());
         tokio::select! {

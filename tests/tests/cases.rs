@@ -9,9 +9,8 @@ use std::{
 };
 
 /// The cases, as letters and ranges.
-const OWED: [(char, u32, u32); 6] = [
-    ('F', 1, 12),
-    ('F', 14, 22),
+const OWED: [(char, u32, u32); 5] = [
+    ('F', 1, 22),
     ('F', 27, 28),
     ('F', 33, 37),
     ('F', 42, 45),

@@ -22,6 +22,7 @@ use milestone_tests::{
 on_stores!(memory, sqlite, mongodb:
     s28_two_inserts_are_undone_and_an_undo_is_retried,
     undone_in_reverse_order,
+    what_an_undo_gives_need_not_be_storable,
     outcome_of_a_failed_milestone,
     outcome_of_a_cancelled_milestone,
     outcome_of_a_removed_milestone,
@@ -142,6 +143,29 @@ async fn undone_in_reverse_order(place: Place) {
     assert_eq!(ledger.entries(), expected);
     let record = handle.record().await.unwrap();
     assert_eq!(action(&record, "d").state, ActionState::Skipped);
+}
+
+/// F34: an output that BSON cannot hold fails an action for good, since it would be lost; that of an undo is not kept.
+async fn what_an_undo_gives_need_not_be_storable(place: Place) {
+    let ledger = Ledger::new();
+    let undo = Method::new("unbook", |_| async { Ok::<_, ActionError>(u64::MAX) });
+    let runtime = place
+        .builder()
+        .register(ledger.gives("book", 1).options(quick().undo("unbook")))
+        .register(undo.options(quick()))
+        .register(ledger.fails_for_good("pay"))
+        .build()
+        .await
+        .unwrap();
+    runtime.spawn();
+    let graph = Action::new("book").next(["pay"]);
+    let handle = runtime.start("trip", graph, ()).await.unwrap();
+    assert_eq!(handle.outcome().await.unwrap_err().code(), "undone");
+    let record = handle.record().await.unwrap();
+    assert_eq!(
+        action(&record, "book").undo.as_ref().unwrap().state,
+        UndoState::Done
+    );
 }
 
 async fn outcome_of_a_failed_milestone(place: Place) {

@@ -153,6 +153,16 @@ impl Engine {
             self.fail_not_begun(&body.id, body.task, body.number, message);
             return self.executor_is_gone();
         }
+        let result = match result {
+            // What an undo gives is not kept, so it need not be storable.
+            Ok(_) if body.task.phase == Phase::Undo => Ok(Bson::Null),
+            Err(failure)
+                if body.task.phase == Phase::Undo && failure.kind == Some(AttemptKind::Refused) =>
+            {
+                Ok(Bson::Null)
+            }
+            result => result,
+        };
         match result {
             Ok(output) => {
                 let size = size_of_value(&output);

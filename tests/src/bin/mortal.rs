@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use milestone_runtime::{Method, action::ActionError};
 use milestone_tests::{ledger::quick, place::bare, saga};
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The actions that it has besides those of the saga.
 const ACTIONS: [&str; 5] = ["root", "left", "deep", "right", "done"];
@@ -52,18 +51,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("ends slow");
         Ok::<_, ActionError>("slow")
     });
-    let mut terminated = signal(SignalKind::terminate())?;
     let runtime = builder.register(ends.options(quick())).build().await?;
-    let robot = runtime.spawn();
-    terminated.recv().await;
-    // The second signal ends the grace period.
-    tokio::select! {
-        () = robot.shutdown() => {}
-        () = async {
-            terminated.recv().await;
-            runtime.shutdown_within(Duration::ZERO).await;
-        } => {}
-    }
+    runtime.run_until(milestone_runtime::stop_signal).await;
     println!("has shut down");
     Ok(())
 }
