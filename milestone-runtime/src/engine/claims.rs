@@ -97,7 +97,8 @@ impl Engine {
             queues,
             methods,
             expired_before: expired.then(|| before(now, config.margin())),
-            except: self.except.iter().cloned().collect(),
+            // What is born here and not yet known to be stored is not to be taken over from oneself.
+            except: self.except.union(&self.births).cloned().collect(),
         };
         let for_pass = pass.is_some();
         self.claim_in_flight = true;

@@ -97,6 +97,9 @@ impl Engine {
             let mut batch = std::mem::replace(&mut self.inserts, rest);
             for inserting in &mut batch {
                 inserting.sent += 1;
+                if inserting.record.lease.is_some() {
+                    self.births.insert(inserting.record.id.clone());
+                }
             }
             let records = batch
                 .iter()
@@ -129,6 +132,7 @@ impl Engine {
 
     fn settle_insert(&mut self, inserting: Inserting, result: Insertion) {
         let mut inserting = inserting;
+        self.births.remove(&inserting.record.id);
         let record = Arc::clone(&inserting.record);
         let answer = match result {
             Insertion::Inserted => {
@@ -178,6 +182,7 @@ impl Engine {
             let id = inserting.record.id.clone();
             let error = Arc::clone(error);
             if inserting.sent == 0 {
+                self.births.remove(&id);
                 self.unborn(&inserting.record);
                 inserting.tell(Err(StartError::NotStored { id, error }));
             } else {
@@ -196,6 +201,10 @@ impl Engine {
             return;
         };
         let id = held.id().clone();
+        if self.held.contains_key(&id) {
+            // It was taken again meanwhile, under another lease, by which this one is over.
+            return self.unborn(record);
+        }
         if self.held.contains_key(&id) {
             // The reply was so late that the lease ended, and this worker has claimed it since.
             return self.unborn(record);

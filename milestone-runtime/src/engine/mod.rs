@@ -81,6 +81,8 @@ pub(crate) struct Engine {
     commits: usize,
     inserts: Vec<Inserting>,
     inserts_in_flight: usize,
+    /// New milestones that were sent with a lease of this worker, until it is known what became of them.
+    births: BTreeSet<MilestoneId>,
     serving: bool,
     stopping: Option<Stopping>,
     passes: VecDeque<Pass>,
@@ -150,6 +152,7 @@ impl Engine {
             commits: 0,
             inserts: Vec::new(),
             inserts_in_flight: 0,
+            births: BTreeSet::new(),
             serving: false,
             stopping: None,
             passes: VecDeque::new(),
