@@ -8,6 +8,7 @@ mod broken;
 mod client;
 mod court;
 mod ending;
+mod kinds;
 mod ledger;
 mod log;
 mod methods;

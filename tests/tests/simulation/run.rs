@@ -4,8 +4,12 @@ use std::{
     cell::Cell,
     env,
     ops::Range,
-    panic,
-    sync::{Arc, Once},
+    panic, process,
+    sync::{
+        Arc, Once,
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -53,17 +57,18 @@ pub(crate) fn healthy(memory: Arc<MemoryStore>) -> Arc<dyn Store> {
 /// Runs seeds one after the other, and fails with the first that finds something.
 pub(crate) fn all(seeds: Range<u64>) {
     let began = Instant::now();
-    let alone = seeds.end - seeds.start == 1;
+    let is_alone = seeds.end - seeds.start == 1;
     let (mut lines, mut millis, mut bodies) = (0, 0, 0);
     for seed in seeds.clone() {
         let shown = simulate(seed, healthy);
         if let Some(wrong) = &shown.wrong {
             panic!(
-                "\n{}\n\nseed {seed}: {wrong}\nrun it alone: MILESTONE_SEED={seed} cargo test -p milestone-tests --test simulation all_seeds\n",
-                shown.tail
+                "\n{}\n\nseed {seed}: {wrong}\n{}\n",
+                shown.tail,
+                alone(seed)
             );
         }
-        if alone {
+        if is_alone {
             println!("{}", shown.tail);
         }
         lines += shown.lines;
@@ -84,6 +89,7 @@ pub(crate) fn simulate(
 ) -> Shown {
     install_panic_hook();
     PANICKED.set(false);
+    let _watched = watch(seed);
     fastrand::seed(seed);
     let tokio = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -110,6 +116,29 @@ pub(crate) fn simulate(
         shown.wrong = Some("something has panicked, see above".to_owned());
     }
     shown
+}
+
+/// Where something spins, the simulated time stands still and nothing in it can end it. A seed takes some hundredths of a second.
+fn watch(seed: u64) -> Sender<()> {
+    const PATIENCE: Duration = Duration::from_mins(2);
+    let (watched, ended) = mpsc::channel();
+    thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            eprintln!(
+                "seed {seed}: it stands still, and something spins\n{}",
+                alone(seed)
+            );
+            process::exit(101);
+        }
+    });
+    watched
+}
+
+/// How to run a seed by itself.
+fn alone(seed: u64) -> String {
+    format!(
+        "run it alone: MILESTONE_SEED={seed} cargo test -p milestone-tests --test simulation all_seeds -- --nocapture"
+    )
 }
 
 /// Panics of actions are part of the story, and are not shown.

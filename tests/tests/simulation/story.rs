@@ -22,6 +22,8 @@ pub(crate) struct Story {
     /// How long things fail.
     pub(crate) chaos: Duration,
     pub(crate) faults: Faults,
+    /// Whether nothing goes wrong but that the database is away for a while.
+    only_outage: bool,
 }
 
 pub(crate) struct WorkerPlan {
@@ -81,31 +83,47 @@ pub(crate) struct Faults {
 }
 
 impl Story {
-    /// Whether nobody ever is to blame for an attempt that is cut off: there is one worker, it neither freezes nor ends, and whatever
-    /// becomes of its calls, nobody else can take what it holds.
+    /// Whether no attempt may be taken for abandoned. Either there is one worker, which neither freezes nor ends: whatever becomes of its
+    /// calls, nobody else can take what it holds. Or nothing happens but that the database is away, for all.
     pub(crate) fn is_innocent(&self) -> bool {
-        let [worker] = &self.workers[..] else {
-            return false;
-        };
-        let mut blows = worker.blows.iter();
-        blows.all(|(_, blow)| matches!(blow, Blow::Cut(_)))
+        if let [worker] = &self.workers[..] {
+            let mut blows = worker.blows.iter();
+            return blows.all(|(_, blow)| matches!(blow, Blow::Cut(_)));
+        }
+        self.only_outage
     }
 
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed ^ 0x005e_ed00_0000);
         let chaos = millis(&mut rng, 6_000..14_000);
-        let workers = (0..rng.usize(1..=3))
+        let mut workers: Vec<WorkerPlan> = (0..rng.usize(1..=3))
             .map(|index| worker(&mut rng, index, chaos))
             .collect();
         let milestones = (0..rng.usize(1..=4))
             .map(|index| milestone(&mut rng, index, chaos))
             .collect();
+        let mut faults = faults(&mut rng, chaos);
+        let only_outage = one_in(&mut rng, 6);
+        if only_outage {
+            for worker in &mut workers {
+                worker.blows.clear();
+            }
+            let at = chaos.mul_f64(0.2 + rng.f64() * 0.4);
+            faults = Faults {
+                short_delay: faults.short_delay,
+                copied: faults.copied,
+                hints: faults.hints,
+                outage: Some((at, millis(&mut rng, 500..7_000))),
+                ..Faults::default()
+            };
+        }
         Self {
             seed,
             workers,
             milestones,
-            faults: faults(&mut rng, chaos),
+            faults,
             chaos,
+            only_outage,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The wire carries a call out by itself: a process that is frozen or killed has no hand in it any more.
 
 use std::{
+    collections::{BTreeMap, VecDeque},
     fmt,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -84,21 +85,23 @@ pub(crate) struct Wire {
 struct Inner {
     rng: Rng,
     cut_until: Option<Instant>,
+    /// What becomes of the next calls of some kinds, where a test says so.
+    fates: BTreeMap<&'static str, VecDeque<Fate>>,
 }
 
 /// What becomes of one call.
 #[derive(Default)]
-struct Fate {
+pub(crate) struct Fate {
     /// How long the request takes.
-    there: Duration,
+    pub(crate) there: Duration,
     /// How long the reply takes.
-    back: Duration,
+    pub(crate) back: Duration,
     /// When whoever asked is told that nothing came back, though it may have arrived, or will.
-    gives_up: Option<Duration>,
+    pub(crate) gives_up: Option<Duration>,
     /// It never arrives; whether that is known.
-    lost: Option<bool>,
+    pub(crate) lost: Option<bool>,
     /// A copy arrives so much later.
-    copy: Option<Duration>,
+    pub(crate) copy: Option<Duration>,
 }
 
 type Carried<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -121,6 +124,7 @@ impl Wire {
             inner: Mutex::new(Inner {
                 rng,
                 cut_until: None,
+                fates: BTreeMap::new(),
             }),
         }
     }
@@ -130,7 +134,21 @@ impl Wire {
         self.lock().cut_until = Some(Instant::now() + long);
     }
 
-    fn fate(&self) -> Fate {
+    /// What becomes of the next call of that kind, behind those that are told already.
+    pub(crate) fn next(&self, what: &'static str, fate: Fate) {
+        let mut inner = self.lock();
+        inner.fates.entry(what).or_default().push_back(fate);
+    }
+
+    fn fate(&self, what: &str) -> Fate {
+        if let Some(fate) = self
+            .lock()
+            .fates
+            .get_mut(what)
+            .and_then(VecDeque::pop_front)
+        {
+            return fate;
+        }
         let mut fate = Fate::default();
         if self.weather.is_calm() {
             return fate;
@@ -180,7 +198,7 @@ impl Wire {
         may_be_copied: bool,
         call: impl Fn(Arc<Court>, String) -> Carried<T> + Send + 'static,
     ) -> StoreFuture<'_, T> {
-        let fate = self.fate();
+        let fate = self.fate(what);
         let (court, who) = (Arc::clone(&self.court), self.who.clone());
         Box::pin(async move {
             if let Some(known) = fate.lost {

@@ -1,0 +1,177 @@
+//! What seeds have found, each kind by itself: the calls that must be late for it are late.
+
+use std::{sync::Arc, time::Duration};
+
+use milestone_runtime::{
+    Method, Runtime,
+    action::{ActionError, Options, RetryPolicy},
+    core::record::{AttemptKind, MilestoneRecord, Status},
+    dynamic::Action,
+    testing::{MemoryStore, Process},
+};
+use tokio::time::sleep;
+
+use super::{
+    court::Court,
+    ledger::{End, Ledger},
+    log::Log,
+    story::{Faults, LEASE},
+    wire::{Fate, Weather, Wire},
+};
+
+const LONG: Duration = LEASE.saturating_mul(3);
+
+struct Bench {
+    log: Arc<Log>,
+    court: Arc<Court>,
+    ledger: Arc<Ledger>,
+    weather: Arc<Weather>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let log = Arc::new(Log::new());
+        let memory = Arc::new(MemoryStore::new());
+        let court = Court::new(
+            Arc::clone(&log),
+            Arc::clone(&memory),
+            Arc::<MemoryStore>::clone(&memory),
+        );
+        let court = Arc::new(court);
+        Self {
+            ledger: Arc::new(Ledger::new(Arc::clone(&log), Arc::clone(&court))),
+            weather: Arc::new(Weather::new()),
+            log,
+            court,
+        }
+    }
+
+    /// A worker, and its way to the database.
+    async fn worker(&self, name: &str) -> (Runtime, Arc<Wire>) {
+        let wire = Arc::new(Wire::new(
+            name,
+            &self.court,
+            &self.log,
+            &self.weather,
+            Faults::default(),
+            fastrand::Rng::with_seed(1),
+        ));
+        let runtime = Runtime::builder("memory:")
+            .store(Arc::<Wire>::clone(&wire))
+            .process(&Process::new())
+            .worker_name(name)
+            .actions(std::iter::empty::<String>())
+            .lease(LEASE)
+            .poll(Duration::from_millis(50))
+            .register(self.long(name))
+            .register(self.fails_once(name))
+            .build()
+            .await
+            .expect("a runtime");
+        runtime.spawn();
+        // From now on it may take what others have left.
+        sleep(LEASE * 2).await;
+        (runtime, wire)
+    }
+
+    /// A plain action that takes three leases.
+    fn long(&self, process: &str) -> Method {
+        let (ledger, process) = (Arc::clone(&self.ledger), process.to_owned());
+        Method::new("long", move |call| {
+            let entry = ledger.begin(&process, call.context());
+            async move {
+                sleep(LONG).await;
+                entry.effect(false);
+                entry.end(End::Ok);
+                Ok::<_, ActionError>("done")
+            }
+        })
+    }
+
+    /// An action that is tried again at once.
+    fn fails_once(&self, process: &str) -> Method {
+        let (ledger, process) = (Arc::clone(&self.ledger), process.to_owned());
+        let policy = RetryPolicy::new().base(Duration::from_millis(1));
+        Method::new("fails-once", move |call| {
+            let entry = ledger.begin(&process, call.context());
+            async move {
+                if call.context().attempt() == 1 {
+                    entry.end(End::Err);
+                    return Err(ActionError::new("not yet"));
+                }
+                entry.end(End::Ok);
+                Ok("done")
+            }
+        })
+        .options(Options::idempotent().retry(policy))
+    }
+
+    /// It is complete, nothing was taken for abandoned, and nothing was wrong on the way.
+    fn check(&self, record: &MilestoneRecord, attempts: i64) {
+        let mut ended = record.report.iter();
+        let abandoned = ended.any(|attempt| attempt.kind == Some(AttemptKind::Abandoned));
+        assert_eq!(
+            (record.state, record.actions[0].attempts, abandoned),
+            (Status::Completed, attempts, false),
+            "{}",
+            self.log.tail()
+        );
+        assert_eq!(self.log.found(), None, "{}", self.log.tail());
+    }
+}
+
+fn late(there: Duration, back: Duration) -> Fate {
+    Fate {
+        there,
+        back,
+        ..Fate::default()
+    }
+}
+
+/// The reply to a hand-back comes when the same worker has taken the milestone again, and is not the reply to what it has sent since.
+#[tokio::test(start_paused = true)]
+async fn the_reply_to_a_hand_back_comes_late() {
+    let bench = Bench::new();
+    let (runtime, wire) = bench.worker("w").await;
+    wire.next("commit", late(Duration::ZERO, LEASE / 4));
+    wire.next("commit", late(LEASE / 2, Duration::ZERO));
+    let start = runtime.start("Late", Action::new("fails-once"), ()).id("m");
+    let record = start.await.expect("it is stored").ended().await;
+    bench.check(&record.expect("it ends"), 2);
+}
+
+/// The first call that gets through after an outage is a claim: it takes nothing from a worker that is about to renew.
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_the_first_to_find_the_database_back() {
+    let bench = Bench::new();
+    let (owner, wire) = bench.worker("owner").await;
+    let (_other, _) = bench.worker("other").await;
+    let start = owner.start("Late", Action::new("long"), ()).id("m");
+    let handle = start.await.expect("it is stored");
+    bench.weather.outage(LEASE * 2);
+    wire.cut(LEASE * 2 + LEASE / 4);
+    bench.check(&handle.ended().await.expect("it ends"), 1);
+}
+
+/// A renewal takes longer than the lease: the worker does not take over from itself.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_on_its_way_for_two_leases() {
+    let bench = Bench::new();
+    let (runtime, wire) = bench.worker("w").await;
+    wire.next("renew", late(LEASE * 2, Duration::ZERO));
+    let start = runtime.start("Late", Action::new("long"), ()).id("m");
+    let record = start.await.expect("it is stored").ended().await;
+    bench.check(&record.expect("it ends"), 1);
+}
+
+/// A new milestone is stored with its first attempt begun, and the reply comes after its lease has ended: nobody takes that attempt for
+/// abandoned, since it has not begun.
+#[tokio::test(start_paused = true)]
+async fn the_reply_to_a_birth_comes_late() {
+    let bench = Bench::new();
+    let (runtime, wire) = bench.worker("w").await;
+    wire.next("insert", late(Duration::ZERO, LEASE * 2));
+    let start = runtime.start("Late", Action::new("long"), ()).id("m");
+    let record = start.await.expect("it is stored").ended().await;
+    bench.check(&record.expect("it ends"), 1);
+}
