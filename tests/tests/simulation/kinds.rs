@@ -89,10 +89,10 @@ impl Bench {
         })
     }
 
-    /// An action that is tried again at once.
+    /// An action that fails once, and is handed back until it is tried again.
     fn fails_once(&self, process: &str) -> Method {
         let (ledger, process) = (Arc::clone(&self.ledger), process.to_owned());
-        let policy = RetryPolicy::new().base(Duration::from_millis(1));
+        let policy = RetryPolicy::new().base(Duration::from_millis(40));
         Method::new("fails-once", move |call| {
             let entry = ledger.begin(&process, call.context());
             async move {
