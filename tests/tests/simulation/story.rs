@@ -112,8 +112,8 @@ impl Story {
             faults = Faults {
                 short_delay: faults.short_delay,
                 copied: faults.copied,
-                hints: faults.hints,
                 outage: Some((at, millis(&mut rng, 500..7_000))),
+                hints: faults.hints,
                 ..Faults::default()
             };
         }
@@ -121,8 +121,8 @@ impl Story {
             seed,
             workers,
             milestones,
-            faults,
             chaos,
+            faults,
             only_outage,
         }
     }
