@@ -1,21 +1,31 @@
-//! What the examples share: a bank that keeps its accounts beside the milestones, and tables for the terminal.
+//! What the examples share: a bank and a card service that keep their books beside the milestones, and tables for the terminal.
 //!
-//! The code of the README is compiled and tested here as well.
+//! The code of the README and of the guide is compiled and tested here as well.
 
 pub mod bank;
+pub mod card;
+mod file;
 pub mod kill;
 pub mod table;
+
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
 use milestone_runtime::{
-    Error, Handle, Milestone, Runtime, Yields,
+    Error, Handle, Milestone, OutcomeError, Runtime, Status, Yields,
     store::{Filter, Page},
 };
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/failures.md")]
+#[doc = include_str!("../../docs/guide/operating.md")]
+#[doc = include_str!("../../docs/guide/values.md")]
+struct Guide;
 
 /// The milestones of a type that are not over, up to 10,000 of them.
 ///
@@ -36,4 +46,18 @@ where
         .into_iter()
         .map(|record| M::handle(runtime, record.id));
     Ok(handles.collect())
+}
+
+/// Waits until a milestone is in doubt, and tells whether it is; it may be over instead.
+///
+/// # Errors
+/// If it is gone, or the database does not answer.
+pub async fn is_in_doubt<O>(milestone: &Handle<O>) -> Result<bool, OutcomeError> {
+    loop {
+        let state = milestone.status().await?;
+        if state == Status::InDoubt || state.is_terminal() {
+            return Ok(state == Status::InDoubt);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

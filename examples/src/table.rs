@@ -37,6 +37,7 @@ pub fn report(record: &MilestoneRecord) -> String {
     for attempt in record.report.iter().rev() {
         let action = match attempt.phase {
             Phase::Undo => format!("{} (undo)", attempt.action),
+            Phase::Verify => format!("{} (verify)", attempt.action),
             _ => attempt.action.clone(),
         };
         let began = attempt.begin_date.timestamp_millis();

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    io::Read as _,
+    io::{BufRead as _, BufReader, Read as _},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::OnceLock,
@@ -131,6 +131,20 @@ fn numbers(output: &str, row: &str) -> Vec<i64> {
         .collect()
 }
 
+/// The attempts in the table of a report: the action, the number, and what became of it.
+fn attempts(output: &str) -> Vec<[&str; 3]> {
+    let rows = output
+        .lines()
+        .skip_while(|line| !line.contains("attempt"))
+        .skip(2)
+        .take_while(|line| line.starts_with('│'));
+    rows.map(|row| {
+        let mut cells = row.trim_matches('│').split('┆').map(str::trim);
+        std::array::from_fn(|_| cells.next().expect("three cells"))
+    })
+    .collect()
+}
+
 /// What stays of an output when paths, ids, times and numbers, and what their width does to a table, are taken away.
 fn shape(output: &str) -> Vec<String> {
     let word = |word: &str| match word {
@@ -170,7 +184,7 @@ fn shown(name: &str, command: &str) -> String {
 #[test]
 fn the_docs_show_what_is_printed() {
     let folder = TempDir::new().expect("a temporary folder");
-    for name in ["bank_transfer", "fan_out", "typed_dag"] {
+    for name in ["bank_transfer", "charge_card", "fan_out", "typed_dag"] {
         let output = Process::start(example(name).current_dir(folder.path())).end();
         let printed = good(name, &output);
         let shown = shown(name, &format!("$ cargo run --example {name}"));
@@ -188,7 +202,13 @@ fn the_docs_show_what_is_printed() {
 
 #[test]
 fn the_examples_are_short() {
-    for name in ["bank_transfer", "fan_out", "typed_dag", "worker_and_client"] {
+    for name in [
+        "bank_transfer",
+        "charge_card",
+        "fan_out",
+        "typed_dag",
+        "worker_and_client",
+    ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/examples");
         let source =
             std::fs::read_to_string(folder.join(name).with_extension("rs")).expect("an example");
@@ -247,16 +267,12 @@ async fn a_killed_transfer_is_finished_by_the_next_run(place: Place) {
     // 10 were taken and not brought yet; then they were, and 10 went back.
     assert_eq!(numbers(&output, "sum"), [19_990, 20_000], "{output}");
     assert_eq!(numbers(&output, "alice"), [9_990, 10_000], "{output}");
-    let rows: Vec<&str> = output
-        .lines()
-        .skip_while(|line| !line.contains("attempt"))
-        .skip(2)
-        .collect();
-    let cell = |row: usize, cell: usize| rows[row].split(['│', '┆']).nth(cell + 1).map(str::trim);
-    let row = |row| [cell(row, 0), cell(row, 1), cell(row, 2)];
-    assert_eq!(row(0), ["debit", "1", "abandoned"].map(Some), "{output}");
-    assert_eq!(row(1), ["debit", "2", "yes"].map(Some), "{output}");
-    assert_eq!(row(2), ["credit", "1", "yes"].map(Some), "{output}");
+    let expected = [
+        ["debit", "1", "abandoned"],
+        ["debit", "2", "yes"],
+        ["credit", "1", "yes"],
+    ];
+    assert_eq!(attempts(&output), expected, "{output}");
 }
 
 async fn what_an_account_does_not_hold_is_not_transferred(place: Place) {
@@ -268,6 +284,88 @@ async fn what_an_account_does_not_hold_is_not_transferred(place: Place) {
     assert_eq!(output.matches(refused).count(), 3, "{output}");
     assert_eq!(numbers(&output, "alice"), [10_000, 0], "{output}");
     assert_eq!(numbers(&output, "sum"), [20_000, 20_000], "{output}");
+}
+
+/// Kills the process in the middle of a charge, and gives what the next run prints.
+fn charge_after_a_kill(place: &Place, moment: &str) -> String {
+    let uri = place.uri();
+    let mut doomed = example("charge_card");
+    doomed.args(["--uri", &uri, "--kill-in", "charge", "--moment", moment]);
+    let killed = Process::start(&mut doomed).end();
+    assert_eq!(
+        killed.status.code(),
+        None,
+        "it ended by a signal: {}",
+        text(&killed.stdout)
+    );
+    assert!(
+        text(&killed.stderr).contains("killed in charge"),
+        "{}",
+        text(&killed.stderr)
+    );
+    let output = run("charge_card", &["--uri", &uri]);
+    assert!(
+        output.contains("an earlier run left an order in doubt; `was_charged` is asked"),
+        "{output}"
+    );
+    assert!(output.contains("shipped, 25 were paid\n"), "{output}");
+    assert!(output.contains(CHARGED_ONCE), "{output}");
+    output
+}
+
+const CHARGED_ONCE: &str = "the card service was asked to charge it: 1; charges: 1\n";
+
+async fn a_charge_that_was_made_in_doubt_is_found_and_not_made_again(place: Place) {
+    let output = charge_after_a_kill(&place, "after");
+    let expected = [
+        ["charge", "1", "abandoned"],
+        ["charge (verify)", "1", "yes"],
+        ["ship", "1", "yes"],
+    ];
+    assert_eq!(attempts(&output), expected, "{output}");
+}
+
+async fn a_charge_that_was_not_made_in_doubt_is_made(place: Place) {
+    let output = charge_after_a_kill(&place, "before");
+    let expected = [
+        ["charge", "1", "abandoned"],
+        ["charge (verify)", "1", "yes"],
+        ["charge", "2", "yes"],
+        ["ship", "1", "yes"],
+    ];
+    assert_eq!(attempts(&output), expected, "{output}");
+}
+
+async fn a_charge_is_tried_again_only_after_an_error_that_passes(place: Place) {
+    let uri = place.uri();
+    let output = run("charge_card", &["--uri", &uri, "--busy", "1"]);
+    let expected = [
+        ["charge", "1", "no"],
+        ["charge", "2", "yes"],
+        ["ship", "1", "yes"],
+    ];
+    assert_eq!(attempts(&output), expected, "{output}");
+    assert!(output.contains(CHARGED_ONCE), "{output}");
+    let output = run("charge_card", &["--uri", &uri, "--price", "2000"]);
+    assert_eq!(attempts(&output), [["charge", "1", "no"]], "{output}");
+    assert!(
+        output.contains("failed: `charge`: the card is declined: 2000 is more than 1000\n"),
+        "{output}"
+    );
+}
+
+async fn a_worker_that_charges_ends_when_it_is_told_to(place: Place) {
+    let uri = place.uri();
+    let mut worker = Process::start(example("charge_card").args(["--uri", &uri, "--worker"]));
+    let stdout = worker.0.stdout.as_mut().expect("it is piped");
+    let mut lines = BufReader::new(stdout).lines();
+    let works = lines.any(|line| line.is_ok_and(|line| line.contains(" works; ")));
+    assert!(works, "it ended before it was told to");
+    // It says so just before it listens.
+    thread::sleep(Duration::from_millis(300));
+    worker.interrupt();
+    let output = good("charge_card", &worker.end());
+    assert!(output.ends_with("has ended\n"), "{output}");
 }
 
 async fn fan_out_overlaps_and_op_3_sees_all(place: Place) {
@@ -313,6 +411,10 @@ on_stores!(sqlite, mongodb:
     transfers_leave_the_sum_as_it_is,
     a_killed_transfer_is_finished_by_the_next_run,
     what_an_account_does_not_hold_is_not_transferred,
+    a_charge_that_was_made_in_doubt_is_found_and_not_made_again,
+    a_charge_that_was_not_made_in_doubt_is_made,
+    a_charge_is_tried_again_only_after_an_error_that_passes,
+    a_worker_that_charges_ends_when_it_is_told_to,
     fan_out_overlaps_and_op_3_sees_all,
     typed_dag_gives_a_tuple,
     a_worker_does_what_clients_start,
@@ -320,7 +422,7 @@ on_stores!(sqlite, mongodb:
 
 #[test]
 fn a_uri_that_means_nothing_is_refused_with_what_is_accepted() {
-    for name in ["bank_transfer", "fan_out"] {
+    for name in ["bank_transfer", "charge_card", "fan_out"] {
         let uri = "postgres://me:secret@host/db";
         let output = Process::start(example(name).args(["--uri", uri])).end();
         let stderr = text(&output.stderr);
