@@ -122,7 +122,7 @@ impl Editor<'_> {
         output: Bson,
     ) -> Result<(), TransitionError> {
         let running = self.check_running(task, number)?;
-        self.set_losses(0);
+        self.forget_losses(task.phase);
         match task.phase {
             Phase::Do => {}
             Phase::Verify => {
@@ -167,7 +167,7 @@ impl Editor<'_> {
         failed: Failed,
     ) -> Result<(), TransitionError> {
         let running = self.check_running(task, number)?;
-        self.set_losses(0);
+        self.forget_losses(task.phase);
         let after = self.after(task, &failed);
         let success = match after {
             After::InDoubt(_) => None,
@@ -203,6 +203,14 @@ impl Editor<'_> {
             (Phase::Do, After::Final) => self.set_state(task.action, ActionState::Failed),
         }
         Ok(())
+    }
+
+    /// An attempt that has ended has not killed its worker. One that only verifies says nothing of the action that may: it comes between any
+    /// two of its attempts.
+    fn forget_losses(&mut self, phase: Phase) {
+        if phase != Phase::Verify {
+            self.set_losses(0);
+        }
     }
 
     /// What a verify function says of the attempt in doubt. A verdict that cannot be is a failure for good, which an operator looks at.
@@ -244,6 +252,7 @@ impl Editor<'_> {
                 self.set_output(index, output);
                 self.set_state(index, ActionState::Completed);
                 self.set_failures(Task::to_do(index), 0);
+                self.set_losses(0);
             }
             Verdict::NotApplied if self.record.unwind.is_some() => {
                 self.set_state(index, ActionState::Failed);

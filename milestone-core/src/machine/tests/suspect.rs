@@ -1,7 +1,7 @@
 //! A milestone that kills its workers (F13).
 
 use super::*;
-use crate::lease::PARKED_FROM;
+use crate::{lease::PARKED_FROM, verdict::Verdict};
 
 /// Its worker is lost in the middle of an attempt, that many times.
 fn lose(bench: &mut Bench, times: i64) {
@@ -70,4 +70,33 @@ fn a_lease_that_ends_while_nothing_runs_is_no_loss() {
         bench.claim();
     }
     assert_eq!((bench.record.losses, &bench.record.hold), (0, &None));
+}
+
+#[test]
+fn a_verify_between_two_losses_does_not_clear_it() {
+    let mut a = action("a", Mode::Plain, &[]);
+    a.verify = Some("verify-a".to_owned());
+    let mut bench = Bench::new(vec![a]);
+    let verdict =
+        |verdict: Verdict<Bson>| bson::serialize_to_bson(&verdict).expect("it can be stored");
+    for losses in 1..PARKED_FROM {
+        lose(&mut bench, 1);
+        assert_eq!((bench.record.losses, &bench.record.hold), (losses, &None));
+        bench.wait(30);
+        bench.begin(&["verify-a"]);
+        bench.fail("verify-a", error());
+        bench.wait(10);
+        bench.begin(&["verify-a"]);
+        bench.succeed("verify-a", verdict(Verdict::NotApplied));
+    }
+    lose(&mut bench, 1);
+    assert!(bench.record.hold.is_some(), "it kills whoever runs it");
+    assert!(bench.order(Order::Resume).done);
+    bench.wait(30);
+    bench.begin(&["verify-a"]);
+    bench.succeed("verify-a", verdict(Verdict::Applied(1.into())));
+    assert_eq!(
+        (bench.status(), bench.record.losses),
+        (Status::Completed, 0)
+    );
 }
