@@ -161,7 +161,8 @@ fn long_tests(options: &Options, seed: u64) -> Vec<Step> {
     if PathBuf::from("milestone-core/tests/protocol").is_dir() {
         steps.push(test(
             "the model of the protocol, with larger bounds".to_owned(),
-            &["-p", "milestone-core", "--test", "protocol"],
+            // In a debug build it would take a quarter of an hour.
+            &["--release", "-p", "milestone-core", "--test", "protocol"],
             ("MILESTONE_PROTOCOL", "long".to_owned()),
         ));
     }
