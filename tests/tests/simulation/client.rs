@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use milestone_runtime::{
     StartError,
-    core::record::{ActionState, Command, MilestoneId, MilestoneRecord, Order, UndoState},
+    core::record::{ActionRecord, ActionState, Command, MilestoneId, MilestoneRecord, Order, UndoState},
     store::{Sent, Store},
 };
 use tokio::time::{sleep, timeout};
@@ -30,6 +30,10 @@ pub(crate) async fn starts(world: &World, plan: usize) {
             .runtime
             .start("Simulated", plan.graph.clone(), plan.id.as_str())
             .id(plan.id.as_str());
+        let start = match plan.deadline {
+            Some(deadline) => start.deadline(deadline),
+            None => start,
+        };
         // A process that is frozen does not answer.
         let started = timeout(Duration::from_secs(8), async { start.await }).await;
         let is_stored = world.court.record(&id).is_some();
@@ -118,7 +122,7 @@ fn order(world: &World, record: &MilestoneRecord, said: Said) -> Option<Order> {
         Said::Pause => Order::Pause { reason },
         Said::Resume => Order::Resume,
         Said::Retry => Order::Retry,
-        Said::Resolve => return resolve(world, record),
+        Said::Resolve => return resolve(world, record, |_| true),
         Said::Waive => {
             let mut actions = record.actions.iter();
             let failed = actions.find(|action| {
@@ -133,9 +137,13 @@ fn order(world: &World, record: &MilestoneRecord, said: Said) -> Option<Order> {
 }
 
 /// Says of an action that is in doubt what the ledger says, once that cannot change any more.
-pub(crate) fn resolve(world: &World, record: &MilestoneRecord) -> Option<Order> {
+pub(crate) fn resolve(
+    world: &World,
+    record: &MilestoneRecord,
+    wanted: impl Fn(&ActionRecord) -> bool,
+) -> Option<Order> {
     let mut actions = record.actions.iter();
-    let action = actions.find(|action| action.state == ActionState::InDoubt)?;
+    let action = actions.find(|action| action.state == ActionState::InDoubt && wanted(action))?;
     let applied = world.ledger.took_effect(&record.id, &action.name)?;
     if !applied {
         world

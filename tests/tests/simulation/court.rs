@@ -36,6 +36,10 @@ struct Inner {
     known: BTreeMap<MilestoneId, (Document, MilestoneRecord)>,
     /// Commands that were delivered.
     delivered: Vec<(MilestoneId, String)>,
+    /// Results of attempts that were sent as commands.
+    late: Vec<(MilestoneId, Command)>,
+    /// How often a milestone was parked.
+    parked: usize,
 }
 
 /// What was written, and what was answered.
@@ -78,6 +82,14 @@ impl Court {
 
     pub(crate) fn delivered(&self) -> Vec<(MilestoneId, String)> {
         self.lock().delivered.clone()
+    }
+
+    pub(crate) fn late(&self) -> Vec<(MilestoneId, Command)> {
+        self.lock().late.clone()
+    }
+
+    pub(crate) fn parked(&self) -> usize {
+        self.lock().parked
     }
 
     pub(crate) async fn insert(
@@ -179,6 +191,13 @@ impl Court {
             who,
             format_args!("send {} to {id}: {sent:?}", command.order.name()),
         );
+        if rules::is_late(&command) {
+            let record = self.record(&id);
+            if let Some(wrong) = record.and_then(|record| rules::late(&record, &command)) {
+                self.log.wrong(format_args!("{id}: {wrong}"));
+            }
+            self.lock().late.push((id.clone(), command.clone()));
+        }
         if sent == Sent::Delivered {
             self.lock().delivered.push((id.clone(), command.id.clone()));
         }
@@ -230,6 +249,10 @@ impl Court {
             Ok(record) => record,
             Err(unreadable) => return self.log.wrong(unreadable),
         };
+        if rules::is_parked(&record) && !known.is_some_and(|(_, before)| rules::is_parked(before)) {
+            inner.parked += 1;
+        }
+        let known = inner.known.get(id);
         for violation in machine::check(&record) {
             self.log.wrong(violation);
         }

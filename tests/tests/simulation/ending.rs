@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bson::Bson;
 use milestone_runtime::core::record::{
     ActionKind, ActionState, AttemptKind, MilestoneId, MilestoneRecord, Phase, Status, UndoState,
 };
@@ -112,6 +113,9 @@ fn check_milestone(world: &World, record: &MilestoneRecord, runs: &[Run]) {
                 "{id}/{name} is complete, and never took effect"
             ));
         }
+        if let Some(output) = &action.output {
+            check_output(world, record, name, output);
+        }
         if record.state == Status::Completed && action.state != ActionState::Completed {
             world.log.wrong(format_args!(
                 "{id} is complete, and {name} is {:?}",
@@ -135,6 +139,32 @@ fn check_milestone(world: &World, record: &MilestoneRecord, runs: &[Run]) {
                 .log
                 .wrong(format_args!("{id} is undone, but not {name}"));
         }
+    }
+}
+
+/// What completed an action is what one of its bodies gave, what its verify says, or what somebody has said of it.
+fn check_output(world: &World, record: &MilestoneRecord, name: &str, output: &Bson) {
+    let id = &record.id;
+    let says = |who: &str| {
+        let output = output.as_document();
+        output.is_some_and(|output| output.contains_key(who))
+    };
+    let right = if says("verified") {
+        record.report.iter().any(|attempt| {
+            attempt.action == *name
+                && attempt.phase == Phase::Verify
+                && attempt.success == Some(true)
+        })
+    } else if says("resolved") {
+        let mut answers = record.answers.iter();
+        answers.any(|answer| answer.order == "resolve" && answer.done)
+    } else {
+        world.ledger.gave(id, name, output)
+    };
+    if !right {
+        world
+            .log
+            .wrong(format_args!("{id}/{name} never gave {output}"));
     }
 }
 

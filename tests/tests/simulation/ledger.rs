@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bson::{Bson, doc};
 use milestone_runtime::{
     action::Context,
-    core::record::{ActionState, MilestoneId, Phase},
+    core::record::{ActionRecord, ActionState, MilestoneId, MilestoneRecord, Phase},
 };
 
 use super::{court::Court, log::Log};
@@ -16,8 +17,13 @@ pub(crate) struct Run {
     pub(crate) action: String,
     pub(crate) phase: Phase,
     pub(crate) attempt: i64,
-    /// The process that it runs in.
+    /// Of a verify: the attempt that is in doubt.
+    doubted: i64,
+    /// The process that it runs in, and the epoch of its lease.
     pub(crate) process: String,
+    epoch: i64,
+    /// Whether it was to run alone when it began.
+    pub(crate) suspect: bool,
     /// The turn in which it began.
     pub(crate) begun: u64,
     /// The turn in which it took effect.
@@ -47,8 +53,10 @@ pub(crate) struct Ledger {
 struct Inner {
     turn: u64,
     runs: Vec<Run>,
-    /// Attempts of which the operator has said that they did not take effect, and was right.
+    /// Attempts of which an operator or a verify has said that they did not take effect, and was right.
     not_applied: Vec<(MilestoneId, String, i64)>,
+    /// Processes that have shut down.
+    closed: Vec<String>,
 }
 
 impl Ledger {
@@ -69,6 +77,10 @@ impl Ledger {
             format_args!("body of {id}/{action} {phase:?} {attempt} begins"),
         );
         self.check_begin(process, context);
+        let record = self.court.record(&id);
+        let of_it = record.as_ref().and_then(|record| record.action(&action));
+        let doubted = of_it.map_or(0, |(_, action)| action.attempts);
+        let suspect = self.runs_alone(process, context, record.as_ref());
         let mut inner = self.lock();
         inner.turn += 1;
         let run = Run {
@@ -76,7 +88,10 @@ impl Ledger {
             action,
             phase,
             attempt,
+            doubted,
             process: process.to_owned(),
+            epoch: context.epoch(),
+            suspect,
             begun: inner.turn,
             effect: None,
             end: None,
@@ -99,10 +114,13 @@ impl Ledger {
         let Some((_, action)) = record.action(name) else {
             return self.log.wrong(format_args!("{what}, and has no action"));
         };
-        let running = match context.phase() {
-            Phase::Do => action.running.as_ref(),
-            _ => action.undo.as_ref().and_then(|undo| undo.running.as_ref()),
-        };
+        let running = action.running_in(context.phase());
+        if self.lock().closed.iter().any(|closed| closed == process) {
+            self.log.wrong(format_args!("{what}, which has shut down"));
+        }
+        if context.phase() == Phase::Verify {
+            self.check_verify(&what, id, action);
+        }
         if context.phase() == Phase::Do && action.state == ActionState::Completed {
             self.log.wrong(format_args!("{what}, and was complete"));
         }
@@ -136,6 +154,73 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// A verify begins while there is a doubt, and nothing can take effect any more but what was frozen.
+    fn check_verify(&self, what: &str, id: &MilestoneId, action: &ActionRecord) {
+        let settled = action.state == ActionState::InDoubt
+            && action
+                .settle_after
+                .is_some_and(|after| after <= self.court.time());
+        if !settled {
+            self.log.wrong(format_args!(
+                "{what}: a verify, and it is {:?} and settled after {:?}",
+                action.state, action.settle_after
+            ));
+        }
+        let inner = self.lock();
+        let mut attempts = inner.of(id, &action.name, Phase::Do);
+        if let Some(run) = attempts.find(|run| run.end.is_none() && !run.frozen) {
+            self.log
+                .wrong(format_args!("{what}: a verify, and this still runs: {run:?}"));
+        }
+    }
+
+    /// Whether what begins is to run alone, from what is stored; and whether it does, and all others leave alone what is to. Once an attempt
+    /// of a suspect has ended, it is none any more.
+    fn runs_alone(
+        &self,
+        process: &str,
+        context: &Context,
+        record: Option<&MilestoneRecord>,
+    ) -> bool {
+        let id = context.milestone_id();
+        let inner = self.lock();
+        let here = || inner.runs.iter().filter(|run| run.process == process);
+        let has_ended = |id: &MilestoneId, epoch: i64| {
+            here().any(|run| run.id == *id && run.epoch == epoch && run.end.is_some())
+        };
+        let suspect = record.is_some_and(MilestoneRecord::is_suspect)
+            && !has_ended(id, context.epoch());
+        for run in here().filter(|run| run.end.is_none() && run.id != *id) {
+            let beside = run.suspect && !has_ended(&run.id, run.epoch);
+            if suspect || beside {
+                self.log.wrong(format_args!(
+                    "a suspect does not run alone: {id}/{} begins beside {run:?}",
+                    context.action()
+                ));
+            }
+        }
+        suspect
+    }
+
+    /// What completed an action is what a body gave that did not fail, or what somebody has said.
+    pub(crate) fn gave(&self, id: &MilestoneId, action: &str, output: &Bson) -> bool {
+        let inner = self.lock();
+        let mut runs = inner.of(id, action, Phase::Do);
+        runs.any(|run| {
+            let given = doc! { "of": action, "attempt": run.attempt, "by": &run.process };
+            run.end == Some(End::Ok) && run.effect.is_some() && *output == Bson::from(given)
+        })
+    }
+
+    /// From now on no body begins in that process.
+    pub(crate) fn shut_down(&self, process: &str) {
+        self.lock().closed.push(process.to_owned());
+    }
+
+    pub(crate) fn shutdowns(&self) -> usize {
+        self.lock().closed.len()
     }
 
     /// The operator says, after a look at the ledger, that an attempt did not take effect.
@@ -215,6 +300,24 @@ impl Entry {
                 "{id}/{action} is plain and took effect {effects} times"
             ));
         }
+    }
+
+    /// What a verify says: whether the attempt that was in doubt when it began, or one before that, took effect; `None` while that may change.
+    pub(crate) fn verdict(&self) -> Option<bool> {
+        let mut inner = self.ledger.lock();
+        let run = inner.runs[self.index].clone();
+        let attempts: Vec<&Run> = inner
+            .of(&run.id, &run.action, Phase::Do)
+            .filter(|other| other.attempt <= run.doubted)
+            .collect();
+        if attempts.iter().any(|other| other.end.is_none()) {
+            return None;
+        }
+        let applied = attempts.iter().any(|other| other.effect.is_some());
+        if !applied {
+            inner.not_applied.push((run.id, run.action, run.doubted));
+        }
+        Some(applied)
     }
 
     pub(crate) fn end(&self, end: End) {

@@ -13,6 +13,7 @@ mod ledger;
 mod log;
 mod methods;
 mod operator;
+mod reached;
 mod rules;
 mod run;
 mod story;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use milestone_runtime::core::record::{ActionState, MilestoneRecord, Order, Status, UndoState};
+use milestone_runtime::core::record::{
+    ActionRecord, ActionState, MilestoneRecord, Order, Status, UndoState, VerifyState,
+};
 use tokio::time::sleep;
 
 use super::{client, world::World};
@@ -67,15 +69,26 @@ fn help(world: &World, record: &MilestoneRecord, waive: bool) -> Option<Order> {
     if record.hold.is_some() {
         return Some(Order::Resume);
     }
-    let settled = record.actions.iter().any(|action| {
+    // What verifies itself needs nobody, unless that has failed for good.
+    let needs_word = |action: &ActionRecord| {
+        let verify = action.verify.as_ref();
         action.state == ActionState::InDoubt
-            && action.undo.is_none()
+            && (action.undo.is_none() || record.unwind.is_none())
+            && verify.is_none_or(|verify| verify.state == VerifyState::Failed)
             && action
                 .settle_after
                 .is_some_and(|after| after <= world.court.time())
-    });
-    if settled || record.state == Status::InDoubt {
-        return client::resolve(world, record);
+    };
+    if record.actions.iter().any(needs_word) {
+        let ask_again = matches!(record.state, Status::InDoubt | Status::Undoing)
+            && record.actions.iter().any(|action| {
+                let verify = action.verify.as_ref();
+                verify.is_some_and(|verify| verify.state == VerifyState::Failed)
+            });
+        if ask_again && waive {
+            return Some(Order::Retry);
+        }
+        return client::resolve(world, record, needs_word);
     }
     let mut actions = record.actions.iter();
     let failed = actions.find(|action| {

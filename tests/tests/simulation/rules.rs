@@ -1,9 +1,11 @@
 //! What must hold from one stored document to the next, whatever happens.
 
 use bson::DateTime;
+use milestone_core::lease::{PARKED_FROM, SUSPECT_FROM};
 use milestone_runtime::{
     core::record::{
-        ActionRecord, ActionState, Lease, MilestoneRecord, Status, UndoRecord, UndoState,
+        ActionRecord, ActionState, Command, Lease, MilestoneRecord, Order, Phase, Status,
+        UndoRecord, UndoState,
     },
     store::{Committed, Sent},
 };
@@ -53,7 +55,10 @@ pub(crate) fn step(
     check_milestone(before, after, &mut wrong);
     for (old, new) in before.actions.iter().zip(&after.actions) {
         check_action(old, new, &mut wrong);
+        check_doubt(before, after, old, new, &mut wrong);
+        check_begins(after, old, new, &mut wrong);
     }
+    check_losses(before, after, write, &mut wrong);
     check_order_of_undoing(before, after, &mut wrong);
     wrong.0
 }
@@ -162,8 +167,10 @@ fn check_milestone(before: &MilestoneRecord, after: &MilestoneRecord, wrong: &mu
             == (&after.id, &after.kind, &after.parameters),
         || "it is another one".to_owned(),
     );
+    // What has failed by its deadline may be tried again, as all that has failed.
+    let is_tried_again = before.state == Status::Failed && after.unwind.is_none();
     wrong.unless(
-        before.unwind.is_none() || before.unwind == after.unwind,
+        before.unwind.is_none() || before.unwind == after.unwind || is_tried_again,
         || "it is no longer undone".to_owned(),
     );
     wrong.unless(
@@ -208,6 +215,154 @@ fn check_action(old: &ActionRecord, new: &ActionRecord, wrong: &mut Wrong) {
 
 fn is_over(undo: &UndoRecord) -> bool {
     matches!(undo.state, UndoState::Done | UndoState::Waived)
+}
+
+/// An attempt in doubt is settled by a verify or by somebody's word, and by nothing else.
+fn check_doubt(
+    before: &MilestoneRecord,
+    after: &MilestoneRecord,
+    old: &ActionRecord,
+    new: &ActionRecord,
+    wrong: &mut Wrong,
+) {
+    let name = &new.name;
+    if old.state != ActionState::InDoubt
+        || (new.state == ActionState::InDoubt && new.attempts == old.attempts)
+    {
+        return;
+    }
+    let verified = |record: &MilestoneRecord| {
+        let of_it = record.report.iter().filter(|attempt| {
+            attempt.action == *name
+                && attempt.phase == Phase::Verify
+                && attempt.success == Some(true)
+        });
+        of_it.count()
+    };
+    let resolved = after.answers.iter().any(|answer| {
+        let is_new = !before.answers.iter().any(|known| known.id == answer.id);
+        is_new && answer.done && answer.order == "resolve"
+    });
+    wrong.unless(resolved || verified(after) > verified(before), || {
+        format!("`{name}` was in doubt, and is {:?}", new.state)
+    });
+}
+
+/// What begins, may: nothing but a look and an undo after the deadline, a look only once the doubt has settled, and nothing that is parked.
+fn check_begins(
+    after: &MilestoneRecord,
+    old: &ActionRecord,
+    new: &ActionRecord,
+    wrong: &mut Wrong,
+) {
+    for phase in Phase::ALL {
+        let attempts = |action: &ActionRecord| action.tries(phase).map_or(0, |tries| tries.attempts);
+        let Some(running) = new.running_in(phase) else {
+            continue;
+        };
+        if attempts(new) == attempts(old) {
+            continue;
+        }
+        let what = format!("attempt {} ({phase:?}) of `{}`", running.number, new.name);
+        wrong.unless(after.losses < PARKED_FROM, || {
+            format!("{what} begins after {} losses", after.losses)
+        });
+        let in_time = after
+            .deadline
+            .is_none_or(|deadline| running.begin_date < deadline);
+        wrong.unless(phase != Phase::Do || in_time, || {
+            format!(
+                "{what} begins at {}, the deadline is {:?}",
+                running.begin_date, after.deadline
+            )
+        });
+        let settled = new.state == ActionState::InDoubt
+            && new
+                .settle_after
+                .is_some_and(|settled| settled <= running.begin_date);
+        wrong.unless(phase != Phase::Verify || settled, || {
+            format!(
+                "{what} begins at {}, while it is {:?} and settled after {:?}",
+                running.begin_date, new.state, new.settle_after
+            )
+        });
+    }
+}
+
+/// Losses are counted by claims; who has lost too many is parked, and a parked one is due for nothing but its mail.
+fn check_losses(
+    before: &MilestoneRecord,
+    after: &MilestoneRecord,
+    write: &Write<'_>,
+    wrong: &mut Wrong,
+) {
+    let ran = before.lease.is_some() && before.actions.iter().any(ActionRecord::is_running);
+    let resumed = before.losses >= PARKED_FROM && after.losses == SUSPECT_FROM;
+    let right = match write {
+        Write::Claim(_) => after.losses == before.losses + i64::from(ran),
+        Write::Commit(..) => after.losses == before.losses || after.losses == 0 || resumed,
+        _ => after.losses == before.losses,
+    };
+    wrong.unless(right, || {
+        format!("{} losses became {}", before.losses, after.losses)
+    });
+    // The claim that counts the last one is followed by the commit that parks.
+    let is_claimed = matches!(write, Write::Claim(_) | Write::Renew(..) | Write::Send(..));
+    let ended = after.state.is_terminal();
+    wrong.unless(
+        is_claimed || ended || after.losses < PARKED_FROM || after.hold.is_some(),
+        || format!("{} losses, and it is not parked", after.losses),
+    );
+    if is_parked(after) {
+        wrong.unless(after.losses >= PARKED_FROM || after.losses == 0, || {
+            format!("it is parked after {} losses", after.losses)
+        });
+        let is_due = after.next.is_some() || !after.due.is_empty();
+        wrong.unless(
+            after.lease.is_some() || !after.inbox.is_empty() || !is_due,
+            || format!("it is parked, and due at {:?}", after.next),
+        );
+    }
+}
+
+/// Whether it is on hold since it has killed too many.
+pub(crate) fn is_parked(record: &MilestoneRecord) -> bool {
+    let hold = record.hold.as_ref();
+    hold.is_some_and(|hold| hold.by == "milestone")
+}
+
+/// Whether it is the result of an attempt that came too late for its lease.
+pub(crate) fn is_late(command: &Command) -> bool {
+    let Order::Resolve { output, .. } = &command.order else {
+        return false;
+    };
+    let output = output.as_document();
+    output.is_none_or(|output| !output.contains_key("resolved"))
+}
+
+/// What is wrong with a late result.
+pub(crate) fn late(record: &MilestoneRecord, command: &Command) -> Option<String> {
+    let Order::Resolve {
+        action,
+        attempt,
+        applied,
+        output,
+    } = &command.order
+    else {
+        return None;
+    };
+    let Some((_, of)) = record.action(action) else {
+        return Some(format!("a late result of `{action}`, which there is not"));
+    };
+    if of.mode.repeatable() {
+        return Some(format!("a late result of `{action}`, which is repeatable"));
+    }
+    let number = output
+        .as_document()
+        .and_then(|output| output.get_i64("attempt").ok());
+    (!applied || attempt.is_none() || *attempt != number).then(|| {
+        format!("a late result of attempt {attempt:?} of `{action}` that says {applied}: {output}")
+    })
 }
 
 /// Nothing is undone while something that came after it is not.

@@ -17,8 +17,12 @@ use milestone_runtime::{store::Store, testing::MemoryStore};
 
 use super::{
     methods::PANIC,
+    reached::Reached,
     world::{Shown, World},
 };
+
+/// In so many seeds everything happens that may.
+const ENOUGH: u64 = 1_000;
 
 thread_local! {
     /// A panic on this thread that no action made on purpose.
@@ -59,6 +63,7 @@ pub(crate) fn all(seeds: Range<u64>) {
     let began = Instant::now();
     let is_alone = seeds.end - seeds.start == 1;
     let (mut lines, mut millis, mut bodies) = (0, 0, 0);
+    let mut reached = Reached::default();
     for seed in seeds.clone() {
         let shown = simulate(seed, healthy);
         if let Some(wrong) = &shown.wrong {
@@ -74,12 +79,17 @@ pub(crate) fn all(seeds: Range<u64>) {
         lines += shown.lines;
         millis += shown.millis;
         bodies += shown.bodies;
+        reached.add(&shown.reached);
     }
     println!(
         "seeds {seeds:?}: {bodies} bodies, {lines} events, {} h of simulated time in {:?}",
         millis / 3_600_000,
         began.elapsed()
     );
+    println!("{reached:?}");
+    if seeds.end - seeds.start >= ENOUGH {
+        reached.check();
+    }
 }
 
 /// Runs one seed.
@@ -108,6 +118,7 @@ pub(crate) fn simulate(
             lines: world.log.lines(),
             millis: world.log.now(),
             bodies: 0,
+            reached: Reached::default(),
             wrong: world.log.found(),
             tail: world.log.tail(),
         }

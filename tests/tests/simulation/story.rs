@@ -24,6 +24,8 @@ pub(crate) struct Story {
     pub(crate) faults: Faults,
     /// Whether nothing goes wrong but that the database is away for a while.
     only_outage: bool,
+    /// Whether something kills whoever runs it.
+    has_killer: bool,
 }
 
 pub(crate) struct WorkerPlan {
@@ -32,6 +34,10 @@ pub(crate) struct WorkerPlan {
     pub(crate) all_methods: bool,
     /// Whether it makes one pass after the other instead of working all the time.
     pub(crate) passes: bool,
+    /// Whether it works until it is told to stop, as a `main` does.
+    pub(crate) until: bool,
+    /// Whether whoever stops it does not wait for the end of the grace period.
+    pub(crate) impatient: bool,
     /// What befalls the process, one after the other: after that wait.
     pub(crate) blows: Vec<(Duration, Blow)>,
 }
@@ -53,6 +59,8 @@ pub(crate) struct MilestonePlan {
     pub(crate) id: String,
     pub(crate) graph: Action,
     pub(crate) at: Duration,
+    /// How long it may take.
+    pub(crate) deadline: Option<Duration>,
     pub(crate) commands: Vec<(Duration, Said)>,
 }
 
@@ -86,6 +94,9 @@ impl Story {
     /// Whether no attempt may be taken for abandoned. Either there is one worker, which neither freezes nor ends: whatever becomes of its
     /// calls, nobody else can take what it holds. Or nothing happens but that the database is away, for all.
     pub(crate) fn is_innocent(&self) -> bool {
+        if self.has_killer {
+            return false;
+        }
         if let [worker] = &self.workers[..] {
             let mut blows = worker.blows.iter();
             return blows.all(|(_, blow)| matches!(blow, Blow::Cut(_)));
@@ -99,8 +110,9 @@ impl Story {
         let mut workers: Vec<WorkerPlan> = (0..rng.usize(1..=3))
             .map(|index| worker(&mut rng, index, chaos))
             .collect();
+        let mut has_killer = false;
         let milestones = (0..rng.usize(1..=4))
-            .map(|index| milestone(&mut rng, index, chaos))
+            .map(|index| milestone(&mut rng, index, chaos, &mut has_killer))
             .collect();
         let mut faults = faults(&mut rng, chaos);
         let only_outage = one_in(&mut rng, 6);
@@ -124,6 +136,7 @@ impl Story {
             chaos,
             faults,
             only_outage,
+            has_killer,
         }
     }
 }
@@ -167,10 +180,10 @@ fn worker(rng: &mut Rng, index: usize, chaos: Duration) -> WorkerPlan {
     for _ in 0..rng.usize(0..=3) {
         let wait = chaos.mul_f64(rng.f64() * 0.5);
         let long = LEASE.mul_f64(0.3 + rng.f64() * 2.5);
-        let blow = match rng.u32(0..10) {
+        let blow = match rng.u32(0..11) {
             0..=3 => Blow::Freeze(long),
             4..=6 => Blow::Kill(long),
-            7 => Blow::Shutdown(long / 4),
+            7..=8 => Blow::Shutdown(long / 4),
             _ => Blow::Cut(long),
         };
         blows.push((wait, blow));
@@ -179,11 +192,18 @@ fn worker(rng: &mut Rng, index: usize, chaos: Duration) -> WorkerPlan {
         places: rng.usize(1..=3),
         all_methods: index == 0 || !one_in(rng, 4),
         passes: one_in(rng, 5),
+        until: rng.bool(),
+        impatient: one_in(rng, 3),
         blows,
     }
 }
 
-fn milestone(rng: &mut Rng, index: usize, chaos: Duration) -> MilestonePlan {
+fn milestone(
+    rng: &mut Rng,
+    index: usize,
+    chaos: Duration,
+    has_killer: &mut bool,
+) -> MilestonePlan {
     let commands = if one_in(rng, 2) { rng.usize(1..=3) } else { 0 };
     let said = |rng: &mut Rng| match rng.u32(0..12) {
         0..=2 => Said::Cancel,
@@ -197,10 +217,19 @@ fn milestone(rng: &mut Rng, index: usize, chaos: Duration) -> MilestonePlan {
         .map(|_| (chaos.mul_f64(rng.f64()), said(rng)))
         .collect();
     let saga = one_in(rng, 2);
+    // Of its actions, which one kills whoever runs it.
+    let killer = one_in(rng, 10).then(|| rng.usize(1..=3));
     let mut names = 0;
     let mut action = |rng: &mut Rng| {
         names += 1;
-        Action::new(format!("a{names}")).method(method(rng, saga))
+        let method = match killer {
+            Some(killer) if killer == names => {
+                *has_killer = true;
+                "killer"
+            }
+            _ => method(rng, saga),
+        };
+        Action::new(format!("a{names}")).method(method)
     };
     let graph = match rng.u32(0..6) {
         0 => action(rng),
@@ -225,17 +254,22 @@ fn milestone(rng: &mut Rng, index: usize, chaos: Duration) -> MilestonePlan {
         id: format!("m{index}"),
         graph,
         at: chaos.mul_f64(rng.f64() * 0.7),
+        deadline: one_in(rng, 5).then(|| millis(rng, 300..9_000)),
         commands,
     }
 }
 
 fn method(rng: &mut Rng, saga: bool) -> &'static str {
-    let one = rng.usize(0..5);
-    if saga {
-        ["idem-u", "plain-u", "plain-ru", "idem", "idem-u"][one]
+    let methods = if saga {
+        [
+            "idem-u", "plain-u", "plain-ru", "idem", "idem-u", "plain-uv", "plain-v",
+        ]
     } else {
-        ["idem", "plain", "plain-r", "timed", "plain-t"][one]
-    }
+        [
+            "idem", "plain", "plain-r", "timed", "plain-t", "plain-v", "plain-tv",
+        ]
+    };
+    methods[rng.usize(0..methods.len())]
 }
 
 /// How a body behaves.
@@ -257,6 +291,10 @@ pub(crate) enum Ending {
     Fatal,
     PanicsBefore,
     PanicsAfter,
+    /// It does not end.
+    Hangs,
+    /// The process ends at once.
+    Kills,
 }
 
 impl Story {
@@ -268,12 +306,7 @@ impl Story {
         attempt: i64,
         repeatable: bool,
     ) -> Behaviour {
-        let of = |attempt: i64| {
-            let mut hasher = DefaultHasher::new();
-            (self.seed, id, action, phase == Phase::Undo, attempt).hash(&mut hasher);
-            Rng::with_seed(hasher.finish())
-        };
-        let mut rng = of(attempt);
+        let mut rng = self.luck(id, action, phase, attempt);
         let length = |rng: &mut Rng| match rng.u32(0..12) {
             0..=2 => Duration::ZERO,
             3..=9 => millis(rng, 1..400),
@@ -288,8 +321,28 @@ impl Story {
             18..=20 => Ending::Fatal,
             21 => Ending::PanicsBefore,
             22 => Ending::PanicsAfter,
+            23..=35 if phase == Phase::Verify => Ending::Hangs,
             _ => Ending::Succeeds,
         };
         Behaviour { before, after, end }
+    }
+
+    /// How a body behaves that kills its process: how often it does, the seed says. Seven in a row are too many.
+    pub(crate) fn killing(&self, id: &str, action: &str, attempt: i64) -> Behaviour {
+        let kills = self.luck(id, action, Phase::Do, 0).i64(1..=9);
+        let mut behaviour = self.behaviour(id, action, Phase::Do, attempt, true);
+        behaviour.end = if attempt <= kills {
+            Ending::Kills
+        } else {
+            Ending::Succeeds
+        };
+        behaviour
+    }
+
+    fn luck(&self, id: &str, action: &str, phase: Phase, attempt: i64) -> Rng {
+        let phase = Phase::ALL.iter().position(|other| *other == phase);
+        let mut hasher = DefaultHasher::new();
+        (self.seed, id, action, phase, attempt).hash(&mut hasher);
+        Rng::with_seed(hasher.finish())
     }
 }

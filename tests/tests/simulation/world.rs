@@ -1,7 +1,11 @@
 //! One seed from its beginning to its end.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    future::pending,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,7 +15,10 @@ use milestone_runtime::{
     store::Store,
     testing::{MemoryStore, Process},
 };
-use tokio::time::sleep;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, sleep_until, timeout},
+};
 
 use super::{
     client,
@@ -19,11 +26,20 @@ use super::{
     ending,
     ledger::Ledger,
     log::Log,
-    methods::methods,
+    methods::{Home, methods},
     operator,
-    story::{Blow, GRACE, LEASE, POLL, SETTLE, Story, WorkerPlan},
+    reached::Reached,
+    story::{Blow, GRACE, LEASE, POLL, SETTLE, Story},
     wire::{Weather, Wire},
 };
+
+/// How long a shutdown may take, whatever has befallen the database.
+const STOPS_WITHIN: Duration = Duration::from_secs(40);
+
+/// How long a process that has shut down is still there.
+const EXITS_AFTER: Duration = Duration::from_millis(300);
+
+const RESTARTS_AFTER: Duration = Duration::from_millis(400);
 
 /// Everything of one seed.
 pub(crate) struct World {
@@ -34,6 +50,8 @@ pub(crate) struct World {
     pub(crate) weather: Arc<Weather>,
     /// The workers that live; `None` while one is not there.
     workers: Mutex<Vec<Option<Worker>>>,
+    /// How often each of them was started.
+    starts: Vec<AtomicU32>,
     rng: Mutex<Rng>,
 }
 
@@ -41,10 +59,24 @@ pub(crate) struct World {
 #[derive(Clone)]
 pub(crate) struct Worker {
     pub(crate) name: String,
-    pub(crate) process: Process,
     pub(crate) runtime: Runtime,
-    robot: Option<Robot>,
+    home: Arc<Home>,
+    work: Work,
     wire: Arc<Wire>,
+}
+
+/// How a process works.
+#[derive(Clone)]
+enum Work {
+    Spawned(Robot),
+    /// One pass after the other.
+    Passes,
+    /// Until it is told to stop; told twice where nobody waits for the grace period.
+    Until {
+        stop: Arc<Notify>,
+        ended: Arc<Notify>,
+        impatient: bool,
+    },
 }
 
 /// What a seed has shown.
@@ -56,6 +88,8 @@ pub(crate) struct Shown {
     /// How long it took, in milliseconds of its own time.
     pub(crate) millis: u64,
     pub(crate) bodies: usize,
+    /// How often it came to what is rare.
+    pub(crate) reached: Reached,
     /// What was wrong.
     pub(crate) wrong: Option<String>,
     /// The end of the log.
@@ -75,6 +109,7 @@ impl World {
         let ledger = Arc::new(Ledger::new(Arc::clone(&log), Arc::clone(&court)));
         Arc::new(Self {
             workers: Mutex::new(story.workers.iter().map(|_| None).collect()),
+            starts: story.workers.iter().map(|_| AtomicU32::new(0)).collect(),
             rng: Mutex::new(Rng::with_seed(seed ^ 0x0077_1e00)),
             weather: Arc::new(Weather::new()),
             story,
@@ -89,7 +124,11 @@ impl World {
         let mut tasks = Vec::new();
         for index in 0..self.story.workers.len() {
             let world = Arc::clone(self);
-            tasks.push(tokio::spawn(async move { world.life(index).await }));
+            tasks.push(tokio::spawn(async move {
+                world.life(index).await;
+                // Until the end of the seed.
+                tokio::spawn(async move { world.wait(index, Duration::from_hours(1)).await });
+            }));
         }
         if let Some((at, long)) = self.story.faults.outage {
             let world = Arc::clone(self);
@@ -123,6 +162,7 @@ impl World {
         operator::settle(self).await;
         ending::check(self).await;
         Shown {
+            reached: Reached::of(self),
             hash: self.log.hash(),
             lines: self.log.lines(),
             millis: self.log.now(),
@@ -143,10 +183,9 @@ impl World {
     /// What befalls one worker. At the end there is one that lives.
     async fn life(&self, index: usize) {
         let plan = &self.story.workers[index];
-        let mut starts = 0;
-        self.begin(index, plan, starts).await;
+        self.begin(index).await;
         for (wait, blow) in &plan.blows {
-            sleep(*wait).await;
+            self.wait(index, *wait).await;
             if self.weather.is_calm() {
                 return;
             }
@@ -156,43 +195,76 @@ impl World {
             self.log.note(&worker.name, format_args!("{blow:?}"));
             match *blow {
                 Blow::Freeze(long) => {
-                    worker.process.freeze();
+                    worker.home.process.freeze();
                     self.ledger.freeze(&worker.name);
                     sleep(long).await;
                     self.log.note(&worker.name, format_args!("thaws"));
-                    worker.process.thaw();
+                    worker.home.process.thaw();
                 }
                 Blow::Cut(long) => worker.wire.cut(long),
                 Blow::Kill(long) => {
                     self.place(index, None);
-                    worker.process.kill();
+                    worker.home.process.kill();
                     drop(worker);
                     sleep(long).await;
-                    starts += 1;
-                    self.begin(index, plan, starts).await;
+                    self.begin(index).await;
                 }
                 Blow::Shutdown(long) => {
                     self.place(index, None);
-                    worker.shutdown().await;
+                    if timeout(STOPS_WITHIN, worker.shutdown()).await.is_err() {
+                        self.log
+                            .wrong(format_args!("{} does not shut down", worker.name));
+                    }
+                    self.ledger.shut_down(&worker.name);
                     self.log.note(&worker.name, format_args!("has shut down"));
+                    sleep(EXITS_AFTER).await;
                     // As when its main function ends.
-                    worker.process.kill();
+                    worker.home.process.kill();
                     drop(worker);
                     sleep(long).await;
-                    starts += 1;
-                    self.begin(index, plan, starts).await;
+                    self.begin(index).await;
                 }
             }
         }
     }
 
-    async fn begin(&self, index: usize, plan: &WorkerPlan, starts: u32) {
+    /// Waits; a process that was killed by what it ran is started again in the meantime.
+    async fn wait(&self, index: usize, long: Duration) {
+        let end = Instant::now() + long;
+        loop {
+            let worker = self.worker(index);
+            let falls = async {
+                match &worker {
+                    Some(worker) => worker.home.fallen.notified().await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = falls => {
+                    self.place(index, None);
+                    self.log.note("WORLD", format_args!("a body has killed worker {index}"));
+                    sleep(RESTARTS_AFTER).await;
+                    self.begin(index).await;
+                }
+                () = sleep_until(end) => return,
+            }
+        }
+    }
+
+    async fn begin(&self, index: usize) {
+        let plan = &self.story.workers[index];
+        let starts = self.starts[index].fetch_add(1, Ordering::Relaxed);
         let name = format!("w{index}.{starts}");
-        let process = Process::new();
+        let home = Arc::new(Home {
+            name: name.clone(),
+            process: Process::new(),
+            fallen: Notify::new(),
+        });
         let wire = Arc::new(self.wire(&name));
         let mut builder = Runtime::builder("memory:")
             .store(Arc::<Wire>::clone(&wire))
-            .process(&process)
+            .process(&home.process)
             .worker_name(&name)
             .actions(std::iter::empty::<String>())
             .concurrency(plan.places)
@@ -201,14 +273,14 @@ impl World {
             .grace(GRACE)
             .settle(SETTLE)
             .start_timeout(Duration::from_secs(3));
-        for method in methods(&self.story, &self.ledger, &name, plan.all_methods) {
+        for method in methods(&self.story, &self.ledger, &home, plan.all_methods) {
             builder = builder.register(method);
         }
         let runtime = match builder.build().await {
             Ok(runtime) => runtime,
             Err(error) => return self.log.wrong(format_args!("{name} cannot start: {error}")),
         };
-        let robot = if plan.passes {
+        let work = if plan.passes {
             let runtime = runtime.clone();
             // A process that is killed ends this, too.
             tokio::spawn(async move {
@@ -216,16 +288,28 @@ impl World {
                     sleep(POLL).await;
                 }
             });
-            None
+            Work::Passes
+        } else if plan.until {
+            let (stop, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+            let (runtime, told, over) = (runtime.clone(), Arc::clone(&stop), Arc::clone(&ended));
+            tokio::spawn(async move {
+                runtime.run_until(|| told.notified()).await;
+                over.notify_one();
+            });
+            Work::Until {
+                stop,
+                ended,
+                impatient: plan.impatient,
+            }
         } else {
-            Some(runtime.spawn())
+            Work::Spawned(runtime.spawn())
         };
         self.log.note(&name, format_args!("works"));
         let worker = Worker {
             name,
-            process,
             runtime,
-            robot,
+            home,
+            work,
             wire,
         };
         self.place(index, Some(worker));
@@ -261,9 +345,21 @@ impl World {
 impl Worker {
     /// Ends in order.
     pub(crate) async fn shutdown(&self) {
-        match &self.robot {
-            Some(robot) => robot.shutdown().await,
-            None => self.runtime.shutdown().await,
+        match &self.work {
+            Work::Spawned(robot) => robot.shutdown().await,
+            Work::Passes => self.runtime.shutdown().await,
+            Work::Until {
+                stop,
+                ended,
+                impatient,
+            } => {
+                stop.notify_one();
+                if *impatient {
+                    sleep(GRACE / 4).await;
+                    stop.notify_one();
+                }
+                ended.notified().await;
+            }
         }
     }
 }
