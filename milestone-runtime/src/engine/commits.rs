@@ -189,6 +189,7 @@ impl Engine {
         for serial in held.bodies.values() {
             self.give_up(*serial);
         }
+        self.send_unheard(&held);
         self.release_begins(&held, &held.flying);
         self.release_begins(&held, &held.pending);
         for (task, _) in &held.waiting {

@@ -6,16 +6,36 @@ use std::{sync::Arc, time::Duration};
 use bson::Bson;
 use milestone_core::{
     limits::check_command,
-    record::{Command, MilestoneId, Order},
+    machine::Event,
+    record::{Command, MilestoneId, Order, Phase},
 };
 
-use super::{Engine, message::Message};
+use super::{Engine, held::Held, message::Message};
 use crate::{ids::random_token, store::Sent};
 
 /// The longest wait between two tries.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 impl Engine {
+    /// Sends the results that were still to be stored when it became known that the lease is lost: their attempts ended in time or not,
+    /// whoever has taken over cannot know.
+    pub(super) fn send_unheard(&self, held: &Held) {
+        let planned = held.flying.events.iter().chain(&held.pending.events);
+        for event in planned.chain(&held.replay) {
+            if let Event::Succeeded {
+                task,
+                number,
+                output,
+            } = event
+                && task.phase == Phase::Do
+                && !held.record.actions[task.action].mode.repeatable()
+            {
+                let action = held.record.actions[task.action].name.clone();
+                self.send_late(held.id().clone(), action, *number, output.clone());
+            }
+        }
+    }
+
     /// Sends the result of an attempt that is no longer this worker's to store.
     pub(super) fn send_late(&self, id: MilestoneId, action: String, number: i64, output: Bson) {
         let command = Command {
@@ -35,7 +55,7 @@ impl Engine {
         }
         let store = Arc::clone(&self.shared.store);
         let tell = self.tell.clone();
-        tokio::spawn(async move {
+        self.shared.io.spawn(async move {
             let mut wait = Duration::from_millis(100);
             while !tell.is_closed() {
                 match store.send(id.clone(), command.clone()).await {

@@ -179,3 +179,32 @@ async fn the_reply_to_a_birth_comes_late() {
     let start = runtime.start("Late", Action::new("long"), ()).id("m");
     bench.check(start, 1).await;
 }
+
+/// An attempt ends while its worker is cut off and another one has taken over: the result was to be stored when the loss became known, and
+/// is told to the milestone, which nobody else can help.
+#[tokio::test(start_paused = true)]
+async fn a_result_was_to_be_stored_when_the_lease_was_lost() {
+    let bench = Bench::new();
+    let (owner, wire) = bench.worker("owner").await;
+    let (other, _) = bench.worker("other").await;
+    let start = owner.start("Late", Action::new("long"), ()).id("m");
+    let id = start.await.expect("it is stored").id().clone();
+    wire.cut(LONG + LEASE / 2);
+    let handle = other.handle(id);
+    let Ok(record) = timeout(LEASE * 10, handle.ended()).await else {
+        panic!("it does not end\n{}", bench.log.tail());
+    };
+    let record = record.expect("it can be read");
+    assert_eq!(
+        (
+            record.state,
+            record.actions[0].attempts,
+            &record.actions[0].output
+        ),
+        (Status::Completed, 1, &Some("done".into())),
+        "{}",
+        bench.log.tail()
+    );
+    let answer = &record.answers[0];
+    assert_eq!((&*answer.by, answer.done), (owner.worker(), true));
+}
