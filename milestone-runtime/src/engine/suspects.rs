@@ -72,11 +72,15 @@ impl Suspects {
 impl Engine {
     /// Ends the time of the one that ran alone, and gives the next one its turn as soon as nothing else runs.
     pub(super) fn settle_suspects(&mut self) {
-        if let Some(id) = self.suspects.alone()
-            && self.held.get(id).is_some_and(|held| {
+        let runs = |id: &MilestoneId| {
+            self.held.get(id).is_some_and(|held| {
                 let is_busy = !held.is_idle() || held.queued || held.in_flight.is_some();
                 held.record.is_suspect() && is_busy && !held.is_closing()
             })
+        };
+        // A body of it that was given up, with the lease or by a timeout, is as dangerous until it has ended.
+        if let Some(id) = self.suspects.alone()
+            && (runs(id) || self.places.has_disowned(id))
         {
             return;
         }

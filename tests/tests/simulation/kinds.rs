@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bson::Document;
+use bson::{DateTime, Document};
 use milestone_runtime::{
     Method, Runtime, Start,
     action::{ActionError, Options, RetryPolicy},
     core::record::{AttemptKind, Status},
     dynamic::Action,
+    store::ClaimRequest,
     testing::{MemoryStore, Process},
 };
 use tokio::time::{sleep, timeout};
@@ -66,6 +67,7 @@ impl Bench {
             .poll(Duration::from_millis(50))
             .register(self.long(name))
             .register(self.fails_once(name))
+            .register(self.again(name))
             .build()
             .await
             .expect("a runtime");
@@ -87,6 +89,20 @@ impl Bench {
                 Ok::<_, ActionError>("done")
             }
         })
+    }
+
+    /// An action that takes as long, and may run again.
+    fn again(&self, process: &str) -> Method {
+        let (ledger, process) = (Arc::clone(&self.ledger), process.to_owned());
+        Method::new("again", move |call| {
+            let entry = ledger.begin(&process, call.context());
+            async move {
+                sleep(LONG).await;
+                entry.end(End::Ok);
+                Ok::<_, ActionError>("done")
+            }
+        })
+        .options(Options::idempotent())
     }
 
     /// An action that fails once, and is handed back until it is tried again.
@@ -207,4 +223,43 @@ async fn a_result_was_to_be_stored_when_the_lease_was_lost() {
     );
     let answer = &record.answers[0];
     assert_eq!((&*answer.by, answer.done), (owner.worker(), true));
+}
+
+/// A milestone that has lost two workers runs alone when a third one loses its lease: its body goes on for a while, and nothing begins
+/// beside it.
+#[tokio::test(start_paused = true)]
+async fn the_body_of_a_suspect_outlives_its_lease() {
+    let bench = Bench::new();
+    let (first, _) = bench.worker("first").await;
+    let start = first.start("Late", Action::new("again"), ()).id("m");
+    let id = start.await.expect("it is stored").id().clone();
+    drop(first);
+    let (second, _) = bench.worker("second").await;
+    drop(second);
+    let (third, wire) = bench.worker("third").await;
+    let record = bench.court.record(&id).expect("it is stored");
+    assert_eq!((record.losses, record.actions[0].attempts), (2, 3));
+    let start = third.start("Late", Action::new("fails-once"), ()).id("n");
+    let other = start.await.expect("it is stored");
+    wire.cut(LEASE * 3 / 2);
+    sleep(LEASE * 5 / 4).await;
+    let now = bench.court.time();
+    let taken = ClaimRequest {
+        owner: "fourth".to_owned(),
+        token: "fourth".to_owned(),
+        limit: 1,
+        now,
+        expired_before: Some(now),
+        until: DateTime::from_millis(now.timestamp_millis() + 60_000),
+        queues: vec!["default".to_owned()],
+        methods: Vec::new(),
+        except: Vec::new(),
+    };
+    let taken = bench.court.claim("fourth", taken).await.expect("a claim");
+    assert_eq!(taken.records[0].id, id);
+    let Ok(record) = timeout(LEASE * 10, other.ended()).await else {
+        panic!("it does not end\n{}", bench.log.tail());
+    };
+    assert_eq!(record.expect("it can be read").state, Status::Completed);
+    assert_eq!(bench.log.found(), None, "{}", bench.log.tail());
 }
