@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use milestone_runtime::{
     StartError,
-    core::record::{ActionRecord, ActionState, Command, MilestoneId, MilestoneRecord, Order, UndoState},
+    core::record::{
+        ActionRecord, ActionState, Command, MilestoneId, MilestoneRecord, Order, UndoState,
+    },
     store::{Sent, Store},
 };
 use tokio::time::{sleep, timeout};

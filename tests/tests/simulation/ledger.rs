@@ -26,7 +26,7 @@ pub(crate) struct Run {
     pub(crate) suspect: bool,
     /// The turn in which it began.
     pub(crate) begun: u64,
-    /// The turn in which it took effect.
+    /// The turn in which it took effect; of a verify, in which it said that its action has.
     pub(crate) effect: Option<u64>,
     pub(crate) end: Option<End>,
     /// Whether its process was frozen while it ran.
@@ -171,8 +171,9 @@ impl Ledger {
         let inner = self.lock();
         let mut attempts = inner.of(id, &action.name, Phase::Do);
         if let Some(run) = attempts.find(|run| run.end.is_none() && !run.frozen) {
-            self.log
-                .wrong(format_args!("{what}: a verify, and this still runs: {run:?}"));
+            self.log.wrong(format_args!(
+                "{what}: a verify, and this still runs: {run:?}"
+            ));
         }
     }
 
@@ -187,13 +188,25 @@ impl Ledger {
         let id = context.milestone_id();
         let inner = self.lock();
         let here = || inner.runs.iter().filter(|run| run.process == process);
+        // Of a verify only a verdict that it took effect clears what it is about.
         let has_ended = |id: &MilestoneId, epoch: i64| {
-            here().any(|run| run.id == *id && run.epoch == epoch && run.end.is_some())
+            here().any(|run| {
+                let clears = run.phase != Phase::Verify || run.effect.is_some();
+                run.id == *id && run.epoch == epoch && run.end.is_some() && clears
+            })
         };
-        let suspect = record.is_some_and(MilestoneRecord::is_suspect)
-            && !has_ended(id, context.epoch());
+        let is_resolved = |id: &MilestoneId| {
+            self.court.record(id).is_some_and(|record| {
+                let answered = record.answers.iter().map(|answer| &*answer.order);
+                let sent = record.inbox.iter().map(|command| command.order.name());
+                answered.chain(sent).any(|order| order == "resolve")
+            })
+        };
+        let is_cleared = |id: &MilestoneId, epoch: i64| has_ended(id, epoch) || is_resolved(id);
+        let suspect =
+            record.is_some_and(MilestoneRecord::is_suspect) && !is_cleared(id, context.epoch());
         for run in here().filter(|run| run.end.is_none() && run.id != *id) {
-            let beside = run.suspect && !has_ended(&run.id, run.epoch);
+            let beside = run.suspect && !is_cleared(&run.id, run.epoch);
             if suspect || beside {
                 self.log.wrong(format_args!(
                     "a suspect does not run alone: {id}/{} begins beside {run:?}",
@@ -314,7 +327,10 @@ impl Entry {
             return None;
         }
         let applied = attempts.iter().any(|other| other.effect.is_some());
-        if !applied {
+        if applied {
+            let turn = inner.turn;
+            inner.runs[self.index].effect = Some(turn);
+        } else {
             inner.not_applied.push((run.id, run.action, run.doubted));
         }
         Some(applied)

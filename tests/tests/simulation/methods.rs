@@ -4,8 +4,7 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use bson::{Bson, doc};
 use milestone_runtime::{
-    Method,
-    Verdict,
+    Method, Verdict,
     action::{ActionError, Call, Options, RetryPolicy},
     core::record::Phase,
     testing::Process,
@@ -128,7 +127,7 @@ async fn body(
         Ending::Kills => {
             home.process.kill();
             home.fallen.notify_one();
-            pending().await
+            pending::<()>().await;
         }
         _ => {}
     }

@@ -44,9 +44,7 @@ impl Reached {
         Self {
             verifies: runs.iter().filter(|run| run.phase == Phase::Verify).count(),
             verdicts: verdicts
-                .filter(|attempt| {
-                    attempt.phase == Phase::Verify && attempt.success == Some(true)
-                })
+                .filter(|attempt| attempt.phase == Phase::Verify && attempt.success == Some(true))
                 .count(),
             deadlines: records
                 .iter()

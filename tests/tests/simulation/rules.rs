@@ -256,7 +256,8 @@ fn check_begins(
     wrong: &mut Wrong,
 ) {
     for phase in Phase::ALL {
-        let attempts = |action: &ActionRecord| action.tries(phase).map_or(0, |tries| tries.attempts);
+        let attempts =
+            |action: &ActionRecord| action.tries(phase).map_or(0, |tries| tries.attempts);
         let Some(running) = new.running_in(phase) else {
             continue;
         };

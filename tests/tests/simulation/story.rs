@@ -32,14 +32,20 @@ pub(crate) struct WorkerPlan {
     pub(crate) places: usize,
     /// Whether it has all methods, or only those that need no luck.
     pub(crate) all_methods: bool,
-    /// Whether it makes one pass after the other instead of working all the time.
-    pub(crate) passes: bool,
-    /// Whether it works until it is told to stop, as a `main` does.
-    pub(crate) until: bool,
-    /// Whether whoever stops it does not wait for the end of the grace period.
-    pub(crate) impatient: bool,
+    pub(crate) manner: Manner,
     /// What befalls the process, one after the other: after that wait.
     pub(crate) blows: Vec<(Duration, Blow)>,
+}
+
+/// How a process works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Manner {
+    /// All the time.
+    Spawns,
+    /// One pass after the other.
+    Passes,
+    /// Until it is told to stop, as a `main` does; told twice, it does not wait for the end of the grace period.
+    Until { twice: bool },
 }
 
 /// What befalls a process.
@@ -191,19 +197,16 @@ fn worker(rng: &mut Rng, index: usize, chaos: Duration) -> WorkerPlan {
     WorkerPlan {
         places: rng.usize(1..=3),
         all_methods: index == 0 || !one_in(rng, 4),
-        passes: one_in(rng, 5),
-        until: rng.bool(),
-        impatient: one_in(rng, 3),
+        manner: match (one_in(rng, 5), rng.bool(), one_in(rng, 3)) {
+            (true, ..) => Manner::Passes,
+            (_, true, twice) => Manner::Until { twice },
+            _ => Manner::Spawns,
+        },
         blows,
     }
 }
 
-fn milestone(
-    rng: &mut Rng,
-    index: usize,
-    chaos: Duration,
-    has_killer: &mut bool,
-) -> MilestonePlan {
+fn milestone(rng: &mut Rng, index: usize, chaos: Duration, has_killer: &mut bool) -> MilestonePlan {
     let commands = if one_in(rng, 2) { rng.usize(1..=3) } else { 0 };
     let said = |rng: &mut Rng| match rng.u32(0..12) {
         0..=2 => Said::Cancel,

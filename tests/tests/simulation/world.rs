@@ -17,6 +17,7 @@ use milestone_runtime::{
 };
 use tokio::{
     sync::Notify,
+    task::AbortHandle,
     time::{Instant, sleep, sleep_until, timeout},
 };
 
@@ -29,7 +30,7 @@ use super::{
     methods::{Home, methods},
     operator,
     reached::Reached,
-    story::{Blow, GRACE, LEASE, POLL, SETTLE, Story},
+    story::{Blow, GRACE, LEASE, Manner, POLL, SETTLE, Story},
     wire::{Weather, Wire},
 };
 
@@ -70,12 +71,12 @@ pub(crate) struct Worker {
 enum Work {
     Spawned(Robot),
     /// One pass after the other.
-    Passes,
+    Passes(AbortHandle),
     /// Until it is told to stop; told twice where nobody waits for the grace period.
     Until {
         stop: Arc<Notify>,
         ended: Arc<Notify>,
-        impatient: bool,
+        twice: bool,
     },
 }
 
@@ -280,30 +281,7 @@ impl World {
             Ok(runtime) => runtime,
             Err(error) => return self.log.wrong(format_args!("{name} cannot start: {error}")),
         };
-        let work = if plan.passes {
-            let runtime = runtime.clone();
-            // A process that is killed ends this, too.
-            tokio::spawn(async move {
-                while runtime.run_once().await.is_ok() {
-                    sleep(POLL).await;
-                }
-            });
-            Work::Passes
-        } else if plan.until {
-            let (stop, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-            let (runtime, told, over) = (runtime.clone(), Arc::clone(&stop), Arc::clone(&ended));
-            tokio::spawn(async move {
-                runtime.run_until(|| told.notified()).await;
-                over.notify_one();
-            });
-            Work::Until {
-                stop,
-                ended,
-                impatient: plan.impatient,
-            }
-        } else {
-            Work::Spawned(runtime.spawn())
-        };
+        let work = work(&runtime, plan.manner);
         self.log.note(&name, format_args!("works"));
         let worker = Worker {
             name,
@@ -347,19 +325,44 @@ impl Worker {
     pub(crate) async fn shutdown(&self) {
         match &self.work {
             Work::Spawned(robot) => robot.shutdown().await,
-            Work::Passes => self.runtime.shutdown().await,
-            Work::Until {
-                stop,
-                ended,
-                impatient,
-            } => {
+            Work::Passes(passes) => {
+                passes.abort();
+                self.runtime.shutdown().await;
+            }
+            Work::Until { stop, ended, twice } => {
                 stop.notify_one();
-                if *impatient {
+                if *twice {
                     sleep(GRACE / 4).await;
                     stop.notify_one();
                 }
                 ended.notified().await;
             }
+        }
+    }
+}
+
+/// Begins to work.
+fn work(runtime: &Runtime, manner: Manner) -> Work {
+    match manner {
+        Manner::Spawns => Work::Spawned(runtime.spawn()),
+        Manner::Passes => {
+            let runtime = runtime.clone();
+            // A process that is killed ends this, too.
+            let passes = tokio::spawn(async move {
+                while runtime.run_once().await.is_ok() {
+                    sleep(POLL).await;
+                }
+            });
+            Work::Passes(passes.abort_handle())
+        }
+        Manner::Until { twice } => {
+            let (stop, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+            let (runtime, told, over) = (runtime.clone(), Arc::clone(&stop), Arc::clone(&ended));
+            tokio::spawn(async move {
+                runtime.run_until(|| told.notified()).await;
+                over.notify_one();
+            });
+            Work::Until { stop, ended, twice }
         }
     }
 }
