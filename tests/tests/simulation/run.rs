@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     env,
+    io::{self, Write},
     ops::Range,
     panic, process,
     sync::{
@@ -135,7 +136,9 @@ fn watch(seed: u64) -> Sender<()> {
     let (watched, ended) = mpsc::channel();
     thread::spawn(move || {
         if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            eprintln!(
+            // What `eprintln` writes is captured here, and goes with the process.
+            let _ = writeln!(
+                io::stderr(),
                 "seed {seed}: it stands still, and something spins\n{}",
                 alone(seed)
             );
