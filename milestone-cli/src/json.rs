@@ -68,7 +68,34 @@ fn new_line(text: &mut String, depth: usize) {
 
 /// Reads a value: plain JSON, or extended JSON where a type is meant that JSON does not have.
 pub(crate) fn read(text: &str) -> Result<Bson, String> {
-    serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))
+    let no_json = |error| format!("no JSON: {error}");
+    serde_json::from_str::<serde_json::Value>(text).map_err(no_json)?;
+    // It would become a double that is near it.
+    if let Some(digits) = integers(text).find(|digits| digits.parse::<i64>().is_err()) {
+        return Err(format!(
+            "no value that can be stored: the integer {digits} has more than 64 bits; write it as a string, or as \
+             {{\"$numberDecimal\": \"{digits}\"}}"
+        ));
+    }
+    serde_json::from_str(text).map_err(no_json)
+}
+
+/// The numbers of a JSON text that have neither a fraction nor an exponent.
+fn integers(text: &str) -> impl Iterator<Item = &str> {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let numbers = text.split(move |char: char| {
+        if in_string {
+            in_string = char != '"' || is_escaped;
+            is_escaped = char == '\\' && !is_escaped;
+            return true;
+        }
+        in_string = char == '"';
+        !(char.is_ascii_digit() || "+-.eE".contains(char))
+    });
+    numbers.filter(|number| {
+        let digits = number.strip_prefix('-').unwrap_or(number);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 #[cfg(test)]
@@ -109,6 +136,25 @@ mod tests {
         assert_eq!(read(r#"{"$numberLong": "7"}"#), Ok(Bson::Int64(7)));
         assert_eq!(read("\"a\""), Ok("a".into()));
         assert!(read("18446744073709551615").is_err());
+        assert_eq!(read("-9223372036854775808"), Ok(Bson::Int64(i64::MIN)));
+        for text in [
+            "123456789012345678901234567890",
+            "9223372036854775808",
+            r#"{"a\"": [true, "7", -9223372036854775809]}"#,
+        ] {
+            assert!(
+                read(text).unwrap_err().contains("more than 64 bits"),
+                "{text}"
+            );
+        }
+        for text in [
+            "1e30",
+            "123456789012345678901234567890.5",
+            r#"{"123456789012345678901234567890\"": "\\"}"#,
+            r#"["a\"", "9223372036854775808", {"$numberDouble": "1e300"}]"#,
+        ] {
+            assert!(read(text).is_ok(), "{text}");
+        }
         assert!(read("{").unwrap_err().starts_with("no JSON"));
     }
 }

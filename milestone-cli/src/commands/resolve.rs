@@ -1,6 +1,6 @@
 //! `milestone resolve`.
 
-use std::{io::Read as _, path::Path};
+use std::{fs::File, io::Read, path::Path};
 
 use anyhow::Context as _;
 use bson::Bson;
@@ -14,6 +14,9 @@ use crate::{
     exit::{Exit, Failure},
     json, time,
 };
+
+/// How much is read of an output: as much as a worker stores at the most unless it is told to store more, and some for blanks.
+const LONGEST: u64 = 1024 * 1024 + 64 * 1024;
 
 pub(super) async fn run(
     client: &Client,
@@ -64,21 +67,34 @@ fn output(args: &ResolveArgs) -> anyhow::Result<Bson> {
         (None, Some(file)) => read(file)?,
         (None, None) => return Ok(Bson::Null),
     };
-    Ok(json::read(&text).unwrap_or_else(|error| {
-        let what = format!("the output is {error}; a string is '\"..\"'");
-        Cli::command()
-            .error(ErrorKind::ValueValidation, what)
-            .exit()
-    }))
+    Ok(json::read(&text)
+        .unwrap_or_else(|error| wrong(format!("the output is {error}; a string is '\"..\"'"))))
+}
+
+fn wrong(what: String) -> ! {
+    Cli::command()
+        .error(ErrorKind::ValueValidation, what)
+        .exit()
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
     if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("the standard input cannot be read")?;
-        return Ok(text);
+        return read_from(std::io::stdin().lock(), "the standard input");
     }
-    std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", file.display()))
+    let name = file.display().to_string();
+    let file = File::open(file).with_context(|| format!("{name} cannot be read"))?;
+    read_from(file, &name)
+}
+
+fn read_from(from: impl Read, name: &str) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("{name} cannot be read"))?;
+    if bytes.len() as u64 > LONGEST {
+        wrong(format!(
+            "{name} is no output: it has more than {LONGEST} bytes"
+        ));
+    }
+    String::from_utf8(bytes).with_context(|| format!("{name} is no text"))
 }
