@@ -158,7 +158,7 @@ Examples:
   milestone resolve transfer-7 charge --not-applied       # it is run again")]
     Resolve(ResolveArgs),
 
-    /// Say that an action whose undo has failed need not be undone
+    /// Say that an action whose undo has been tried, and has not succeeded, need not be undone
     #[command(after_help = "\
 Examples:
   milestone waive transfer-7 debit")]

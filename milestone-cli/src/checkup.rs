@@ -17,6 +17,7 @@ use crate::{
     ids,
     output::counted,
     style::{BAD, BOLD, DIM, GOOD, WARN},
+    text::visible,
 };
 
 /// How many are named of each kind of finding; the others are counted.
@@ -142,7 +143,7 @@ impl<'a> Checkup<'a> {
             };
         let lines = |findings: &Findings| {
             let each = findings.named.iter();
-            each.map(|(id, what)| format!("{BOLD}{id}{BOLD:#}  {what}"))
+            each.map(|(id, what)| format!("{BOLD}{}{BOLD:#}  {}", visible(id), visible(what)))
                 .collect()
         };
         let unnamed = |findings: &Findings| findings.count - findings.named.len();
@@ -175,14 +176,18 @@ impl<'a> Checkup<'a> {
                     ("wait", ", for example")
                 };
                 let count = counted(*count as u64, "milestone");
-                format!("{count} {verb} for `{method}` in the queue `{queue}`{of}: {id}")
+                let line =
+                    format!("{count} {verb} for `{method}` in the queue `{queue}`{of}: {id}");
+                visible(&line).into_owned()
             });
             let title = "no live worker has what is waited for".to_owned();
             section(title, WARN, lines.collect(), 0);
         }
         if !self.lacked.is_empty() {
             let title = "what was missing in the database is made now".to_owned();
-            section(title, WARN, self.lacked.to_vec(), 0);
+            let lacked = self.lacked.iter();
+            let lacked = lacked.map(|index| visible(index).into_owned());
+            section(title, WARN, lacked.collect(), 0);
         }
         if self.is_well() {
             push!(text, "{GOOD}nothing is wrong{GOOD:#}\n");

@@ -25,13 +25,11 @@ impl Context {
         if let Some(uri) = cli.place.uri.as_deref().filter(|_| given("uri")) {
             // A password is not told.
             let uri = if uri.contains('@') { "<URI>" } else { uri };
-            program = format!("{program} --uri {}", shell::quoted(uri));
+            program = format!("{program} {}", shell::option("--uri", uri));
         }
         if given("collection") {
-            program = format!(
-                "{program} --collection {}",
-                shell::quoted(&cli.place.collection)
-            );
+            let collection = shell::option("--collection", &cli.place.collection);
+            program = format!("{program} {collection}");
         }
         Self {
             uri: cli.place.uri.clone(),

@@ -5,7 +5,7 @@ use std::io;
 use anstream::eprintln;
 use milestone_runtime::CommandError;
 
-use crate::style::BAD;
+use crate::{style::BAD, text::visible_lines};
 
 /// The exit codes, as `--help` states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,8 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     if error.chain().any(broken_pipe) {
         return Exit::Done;
     }
-    eprintln!("{BAD}error:{BAD:#} {error:#}");
+    let text = format!("{error:#}");
+    eprintln!("{BAD}error:{BAD:#} {}", visible_lines(&text));
     if let Some(failure) = error.downcast_ref::<Failure>() {
         return failure.exit;
     }

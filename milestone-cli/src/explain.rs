@@ -6,8 +6,8 @@ use milestone_runtime::{
     core::{
         machine::DueTask,
         record::{
-            ActionRecord, Attempt, AttemptKind, DEFAULT_QUEUE, Hold, Phase, Running, UndoRecord,
-            VerifyRecord, VerifyState,
+            ActionRecord, Attempt, AttemptKind, DEFAULT_QUEUE, Hold, Order, Phase, Running,
+            UndoRecord, UndoState, VerifyRecord, VerifyState,
         },
         waits::Wait,
     },
@@ -16,7 +16,9 @@ use milestone_runtime::{
 
 use crate::{
     output::{counted, shortened},
-    shell, time,
+    shell,
+    text::visible,
+    time,
 };
 
 /// How much of an error is told in passing.
@@ -37,6 +39,19 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) struct Reason {
     pub(crate) what: String,
     pub(crate) then: Vec<String>,
+}
+
+impl Surroundings<'_> {
+    /// A command line for the milestone, and for one of its actions.
+    fn command(
+        &self,
+        command: &str,
+        record: &MilestoneRecord,
+        action: Option<&str>,
+        options: &str,
+    ) -> String {
+        shell::command(self.program, command, &record.id, action, options)
+    }
 }
 
 impl Reason {
@@ -73,6 +88,12 @@ pub(crate) fn explain(record: &MilestoneRecord, around: &Surroundings<'_>) -> Ve
         reasons.push(Reason::new(what).then(format!("{} doctor", around.program)));
     }
     reasons.extend(waits.iter().map(|wait| reason(record, wait, around)));
+    // What documents say must not reach the terminal as it is.
+    for reason in &mut reasons {
+        for line in [&mut reason.what].into_iter().chain(&mut reason.then) {
+            *line = visible(line).into_owned();
+        }
+    }
     reasons
 }
 
@@ -87,13 +108,16 @@ fn end(record: &MilestoneRecord, around: &Surroundings<'_>) -> Reason {
     match record.state {
         Status::Completed => Reason::new(what),
         Status::Failed => {
+            let go_on = if because.is_some() {
+                "to go on without a deadline"
+            } else {
+                "to go on from what failed"
+            };
             let mut reason = Reason::new(what);
+            reason.then.extend(because);
             reason.then.extend(error);
-            reason.then(format!(
-                "to go on from what failed: {} retry {}",
-                around.program,
-                shell::id(&record.id)
-            ))
+            let retry = around.command("retry", record, None, "");
+            reason.then(format!("{go_on}: {retry}"))
         }
         _ => {
             let mut reason = Reason::new(what);
@@ -119,6 +143,7 @@ fn reason(record: &MilestoneRecord, wait: &Wait<'_>, around: &Surroundings<'_>) 
         Wait::Worker { action, due } => {
             let what = task(action, due.task.phase);
             let reason = Reason::new(format!("{what} is due, and waits for a worker"));
+            let reason = with_waive(reason, record, due, around);
             with_workers(reason, record, due, around)
         }
         _ => Reason::new("for something that this version does not know".to_owned()),
@@ -146,15 +171,40 @@ fn mail(record: &MilestoneRecord, commands: usize, around: &Surroundings<'_>) ->
 
 fn held(record: &MilestoneRecord, hold: &Hold, around: &Surroundings<'_>) -> Reason {
     let since = time::both(hold.since, around.now);
-    Reason::new(format!(
+    let reason = Reason::new(format!(
         "on hold since {since}, by {}: {}",
         hold.by, hold.reason
     ))
     .then(format!(
-        "nothing new begins until: {} resume {}",
-        around.program,
-        shell::id(&record.id)
-    ))
+        "nothing new begins until: {}",
+        around.command("resume", record, None, "")
+    ));
+    // What is being undone is not ended by it.
+    let Some(deadline) = record.deadline.filter(|_| record.unwind.is_none()) else {
+        return reason;
+    };
+    let is_undoable = record.actions.iter().any(|action| action.undo.is_some());
+    let end = if is_undoable {
+        "what was done is undone"
+    } else {
+        "it fails"
+    };
+    let at = time::both(deadline, around.now);
+    reason.then(if deadline <= around.now {
+        format!("its deadline, {at}, has passed: once it is resumed, it ends at once, and {end}")
+    } else {
+        format!("from its deadline on, {at}, a `resume` ends it at once, and {end}")
+    })
+}
+
+/// How what has failed for good is tried again, if the state accepts that; else when it will.
+fn retry(record: &MilestoneRecord, what: &str, around: &Surroundings<'_>) -> String {
+    let line = around.command("retry", record, None, "");
+    if Order::Retry.accepted_in().contains(&record.state) {
+        format!("{what}: {line}")
+    } else {
+        format!("{what}, once nothing else of it runs or waits to run: {line}")
+    }
 }
 
 fn runs(
@@ -180,7 +230,7 @@ fn runs(
 }
 
 fn doubt(record: &MilestoneRecord, action: &ActionRecord, around: &Surroundings<'_>) -> Reason {
-    let (name, program) = (&action.name, around.program);
+    let name = &action.name;
     let last = record.report.iter().find(|attempt| {
         attempt.action == *name && attempt.phase == Phase::Do && attempt.number == action.attempts
     });
@@ -202,13 +252,14 @@ fn doubt(record: &MilestoneRecord, action: &ActionRecord, around: &Surroundings<
         let began = time::both(last.begin_date, around.now);
         reason = reason.then(format!("it began on {} at {began}", last.worker));
     }
-    let (id, word) = (shell::id(&record.id), shell::quoted(name));
+    let resolve = |options| around.command("resolve", record, Some(name), options);
     reason = reason
         .then("find out where it takes effect, then say so:")
         .then(format!(
-            "  it did:      {program} resolve {id} {word} --applied --output '<what it gave, as JSON>'"
+            "  it did:      {}",
+            resolve("--applied --output '<what it gave, as JSON>'")
         ))
-        .then(format!("  it did not:  {program} resolve {id} {word} --not-applied"));
+        .then(format!("  it did not:  {}", resolve("--not-applied")));
     if let Some(settled) = action.settle_after {
         reason = reason.then(if settled > around.now {
             format!(
@@ -225,18 +276,26 @@ fn doubt(record: &MilestoneRecord, action: &ActionRecord, around: &Surroundings<
     if let Some(verify) = verify(record, action) {
         let method = &verify.method;
         reason = reason.then(match verify.state {
-            VerifyState::Failed => format!(
-                "`{method}`, which should have told, has failed for good; to ask it again: {program} retry {id}"
-            ),
+            VerifyState::Failed => {
+                let retry = retry(record, "to ask it again", around);
+                format!("`{method}`, which should have told, has failed for good; {retry}")
+            }
             VerifyState::Running => format!("it need not be said: `{method}` looks now"),
             _ => format!("it need not be said: `{method}` looks, see below"),
         });
     }
     match (&record.unwind, &action.undo) {
-        (Some(_), Some(undo)) => reason.then(format!(
-            "it need not be said: `{}` undoes it in either case",
-            undo.method
-        )),
+        (Some(_), Some(undo)) => {
+            let undo = &undo.method;
+            let running = action.verify.as_ref();
+            let running = running.filter(|verify| verify.state == VerifyState::Running);
+            reason.then(match running {
+                Some(VerifyRecord { method, .. }) => format!(
+                    "it need not be said: `{undo}` undoes it in either case, once `{method}`, which looks now, has ended"
+                ),
+                None => format!("it need not be said: `{undo}` undoes it in either case"),
+            })
+        }
         (Some(_), None) => reason.then("what comes before it is not undone until it is said"),
         (None, _) => reason,
     }
@@ -254,7 +313,7 @@ fn undo_failed(
     undo: &UndoRecord,
     around: &Surroundings<'_>,
 ) -> Reason {
-    let (name, program, id) = (&action.name, around.program, shell::id(&record.id));
+    let name = &action.name;
     let mut reason = Reason::new(format!(
         "`{}`, the undo of `{name}`, has failed for good after {}",
         undo.method,
@@ -264,11 +323,21 @@ fn undo_failed(
         reason = reason.then(error);
     }
     reason
-        .then(format!("to try it again:            {program} retry {id}"))
         .then(format!(
-            "if it need not be undone:   {program} waive {id} {}",
-            shell::quoted(name)
+            "to try it again:            {}",
+            around.command("retry", record, None, "")
         ))
+        .then(format!(
+            "if it need not be undone:   {}",
+            around.command("waive", record, Some(name), "")
+        ))
+}
+
+/// Whether the action may be waived: its undo has begun, has not succeeded and does not run.
+fn can_be_waived(action: &ActionRecord) -> bool {
+    action.undo.as_ref().is_some_and(|undo| {
+        undo.attempts > 0 && matches!(undo.state, UndoState::None | UndoState::Failed)
+    })
 }
 
 fn later(
@@ -298,11 +367,28 @@ fn later(
     {
         reason = reason.then(error);
     }
+    reason = with_waive(reason, record, due, around);
     let reachable = serving(due, around.workers) > 0;
     if reachable {
         reason
     } else {
         with_workers(reason, record, due, around)
+    }
+}
+
+/// How somebody ends the trying of an undo.
+fn with_waive(
+    reason: Reason,
+    record: &MilestoneRecord,
+    due: &DueTask<'_>,
+    around: &Surroundings<'_>,
+) -> Reason {
+    let action = &record.actions[due.task.action];
+    if due.task.phase == Phase::Undo && can_be_waived(action) {
+        let line = around.command("waive", record, Some(&action.name), "");
+        reason.then(format!("if it need not be undone: {line}"))
+    } else {
+        reason
     }
 }
 
@@ -400,6 +486,18 @@ pub(crate) fn newest_error(record: &MilestoneRecord, of: Option<(&str, Phase)>) 
         Some(_) => shortened(&text, ERROR),
         None => shortened(&format!("{}: {text}", attempt.action), ERROR),
     })
+}
+
+/// Why it is where it is, in short: the reason of a deadline or a cancel where no attempt tells it, else the newest error.
+pub(crate) fn in_a_word(record: &MilestoneRecord) -> Option<String> {
+    let because = record.unwind.as_ref();
+    let because = because.map(|unwind| shortened(&unwind.reason, ERROR));
+    match record.state {
+        Status::Completed => None,
+        // An error of an attempt is not why.
+        Status::Failed => because.or_else(|| newest_error(record, None)),
+        _ => newest_error(record, None).or(because),
+    }
 }
 
 /// What an attempt ended with, in short.

@@ -3,6 +3,8 @@
 use bson::oid::ObjectId;
 use milestone_runtime::MilestoneId;
 
+use crate::text::is_control;
+
 /// What an id on the command line may mean: 24 hexadecimal digits are an `ObjectId`, or else a string that looks like one; anything else
 /// is a string. `{"$oid": ".."}` and `".."` mean one of them for sure.
 pub(crate) fn meanings(text: &str) -> Result<Vec<MilestoneId>, String> {
@@ -36,19 +38,32 @@ fn json_string(text: &str) -> Option<String> {
         .flatten()
 }
 
-/// An id so that [`meanings`] gives it back: in most cases as it is.
+/// An id so that [`meanings`] gives it back, on one line and harmless for a terminal: in most cases as it is.
 pub(crate) fn written(id: &MilestoneId) -> String {
     match id {
         MilestoneId::ObjectId(id) => id.to_hex(),
         MilestoneId::String(text) => {
             let plain = meanings(text).is_ok_and(|meanings| meanings == [id.clone()]);
-            if plain {
+            if plain && !text.chars().any(is_control) {
                 text.clone()
             } else {
-                serde_json::Value::from(text.as_str()).to_string()
+                in_quotes(text)
             }
         }
     }
+}
+
+/// As JSON, with all that is no plain character escaped.
+fn in_quotes(text: &str) -> String {
+    let mut quoted = String::new();
+    for char in serde_json::Value::from(text).to_string().chars() {
+        if is_control(char) {
+            push!(quoted, "\\u{:04x}", u32::from(char));
+        } else {
+            quoted.push(char);
+        }
+    }
+    quoted
 }
 
 #[cfg(test)]
@@ -83,9 +98,11 @@ mod tests {
             "\"a\"".into(),
             "{\"$oid\":\"7\"}".into(),
             "a b".into(),
+            "a\nb\u{1b}[2J\u{9b}\u{202e}".into(),
         ] {
             let read = meanings(&written(&id)).unwrap();
             assert_eq!(read[0], id);
+            assert!(!written(&id).chars().any(is_control));
         }
         assert_eq!(written(&HEX.into()), format!("\"{HEX}\""));
     }

@@ -4,7 +4,11 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table, presets};
 
-use crate::style;
+use crate::{
+    ids, style,
+    text::{visible, without_middle},
+};
+use milestone_runtime::MilestoneId;
 
 /// Writes a text, without its colours where nobody sees them.
 pub(crate) fn print(text: &str) -> io::Result<()> {
@@ -44,7 +48,7 @@ pub(crate) fn table<'a>(header: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     let cells = header
         .into_iter()
-        .map(|name| Cell::new(name).add_attribute(Attribute::Bold));
+        .map(|name| Cell::new(visible(name)).add_attribute(Attribute::Bold));
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled)
@@ -79,9 +83,26 @@ fn trimmed(line: &str) -> String {
     format!("{kept}{codes}")
 }
 
+/// How much of an id or a name is told in a table.
+const NAME: usize = 60;
+
+/// An id in a table; all of a long one is in `show` and `--json`.
+pub(crate) fn id_in_short(id: &MilestoneId) -> String {
+    in_short(&ids::written(id))
+}
+
+/// A name in a table.
+pub(crate) fn in_short(name: &str) -> String {
+    without_middle(&visible(name), NAME).into_owned()
+}
+
 /// A cell in the colour of a style.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "whoever makes a text for a cell need not keep it"
+)]
 pub(crate) fn cell(text: impl ToString, style: anstyle::Style) -> Cell {
-    let cell = Cell::new(text);
+    let cell = Cell::new(visible(&text.to_string()));
     match style {
         style::GOOD => cell.fg(Color::DarkGreen),
         style::BUSY => cell.fg(Color::DarkCyan),
@@ -104,6 +125,7 @@ pub(crate) fn width() -> Option<usize> {
 /// One line of at most so many characters.
 pub(crate) fn shortened(text: &str, longest: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = visible(&line).into_owned();
     if line.chars().count() <= longest {
         return line;
     }
@@ -140,9 +162,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_in_a_cell_breaks_the_table() {
+        let mut table = table(["ID", "ERROR"]);
+        let id = id_in_short(&format!("a\nb{}", "c".repeat(100)).into());
+        assert_eq!(id.chars().count(), NAME);
+        table.add_row([cell(&id, style::PLAIN), cell("\u{1b}[2J\n", style::PLAIN)]);
+        let text = text_of(table);
+        let row = text.lines().nth(1).unwrap_or_default();
+        assert_eq!(row, format!(r"{id}  \u{{1b}}[2J\n"));
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(id.starts_with(r#""a\nbcc"#) && id.ends_with("cc\""), "{id}");
+    }
+
+    #[test]
     fn texts_are_cut_to_a_line() {
         assert_eq!(shortened("a\n b   c", 10), "a b c");
         assert_eq!(shortened("abcdef", 4), "abc…");
+        assert_eq!(shortened("a\u{1b}[2J\nb", 20), r"a\u{1b}[2J b");
         assert_eq!(counted(1_u64, "attempt"), "1 attempt");
         assert_eq!(counted(2_u64, "attempt"), "2 attempts");
     }

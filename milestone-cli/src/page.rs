@@ -17,6 +17,7 @@ use crate::{
     ids, json,
     output::{counted, shortened},
     style::{BAD, BOLD, DIM, GOOD, WARN, of_status},
+    text::{visible, visible_lines},
     time,
 };
 
@@ -85,14 +86,15 @@ fn head(
         text,
         "{BOLD}{}{BOLD:#}  {}",
         ids::written(&record.id),
-        record.kind
+        visible(&record.kind)
     )?;
     write!(text, "  {style}{state}{style:#}")?;
     if record.hold.is_some() {
         write!(text, " {WARN}(on hold){WARN:#}")?;
     }
     writeln!(text)?;
-    let mut line = |name: &str, value: &str| writeln!(text, "  {DIM}{name:<9}{DIM:#} {value}");
+    let mut line =
+        |name: &str, value: &str| writeln!(text, "  {DIM}{name:<9}{DIM:#} {}", visible(value));
     line("started", &time::both(record.created_at, around.now))?;
     if let Some(begin) = record.begin_date {
         line("began", &time::both(begin, around.now))?;
@@ -181,11 +183,12 @@ fn one_attempt(
         Phase::Undo => format!("undo of {}", attempt.action),
         phase => format!("{} of {}", phase_name(phase), attempt.action),
     };
+    let what = visible(&what);
     let (took, began) = (
         time::duration(attempt.duration()),
         time::both(attempt.begin_date, around.now),
     );
-    let (number, worker) = (attempt.number, &attempt.worker);
+    let (number, worker) = (attempt.number, visible(&attempt.worker));
     writeln!(
         text,
         "  {BOLD}{what} #{number}{BOLD:#}  {style}{end}{style:#} after {took}  {DIM}{began}, on {worker}{DIM:#}"
@@ -198,30 +201,30 @@ fn one_attempt(
     };
     let kind = Some(&error.kind).filter(|kind| !kind.is_empty());
     let kind = kind.map(|kind| format!("{kind}: ")).unwrap_or_default();
-    let mut lines = error.message.lines();
-    writeln!(text, "    {kind}{}", lines.next().unwrap_or_default())?;
-    for line in lines {
-        writeln!(text, "    {line}")?;
+    let message = format!("{kind}{}", error.message);
+    for line in message.lines() {
+        writeln!(text, "    {}", visible(line))?;
     }
     for cause in &error.chain {
         writeln!(
             text,
             "    caused by: {}",
             if full {
-                cause.clone()
+                visible(cause).into_owned()
             } else {
                 shortened(cause, VALUE)
             }
         )?;
     }
     if let Some(location) = &error.location {
-        writeln!(text, "    {DIM}at {location}{DIM:#}")?;
+        writeln!(text, "    {DIM}at {}{DIM:#}", visible(location))?;
     }
     if let Some(stack) = &error.backtrace {
         let lines: Vec<&str> = stack.lines().collect();
         let shown = if full { lines.len() } else { STACK };
         for line in lines.iter().take(shown) {
-            let line = if full { (*line).to_owned() } else { cut(line) };
+            let line = visible(line);
+            let line = if full { line } else { cut(&line).into() };
             writeln!(text, "    {DIM}{line}{DIM:#}")?;
         }
         if lines.len() > shown {
@@ -251,7 +254,8 @@ fn mail(
         heading(text, "Inbox")?;
         for command in &record.inbox {
             let sent = time::both(command.at, around.now);
-            writeln!(text, "  {} by {}, {sent}", command.order.name(), command.by)?;
+            let (name, by) = (command.order.name(), visible(&command.by));
+            writeln!(text, "  {name} by {by}, {sent}")?;
         }
     }
     if !record.answers.is_empty() {
@@ -267,7 +271,7 @@ fn mail(
             writeln!(
                 text,
                 "  {style}{done}{style:#}  {}  {DIM}{at}{DIM:#}",
-                answer.message
+                visible(&answer.message)
             )?;
         }
     }
@@ -278,6 +282,7 @@ fn values(text: &mut String, record: &MilestoneRecord, full: bool) -> std::fmt::
     let mut value = |name: &str, value: &Bson| {
         if full {
             let lines = json::pretty(value).replace('\n', "\n  ");
+            let lines = visible_lines(&lines);
             writeln!(text, "\n{BOLD}{name}{BOLD:#}\n  {lines}")
         } else {
             writeln!(

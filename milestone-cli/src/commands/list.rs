@@ -10,10 +10,11 @@ use crate::{
     args::ListArgs,
     context::{Client, Context},
     exit::Exit,
-    explain::newest_error,
+    explain::in_a_word,
     ids, json,
-    output::{cell, note, print, shortened, table, text_of, width},
+    output::{cell, id_in_short, in_short, note, print, shortened, table, text_of, width},
     shell, style,
+    text::visible,
 };
 
 /// How many are read at a time.
@@ -68,8 +69,8 @@ pub(super) async fn run(
     if let Some(next) = page.after {
         let program = &context.program;
         note(&format!(
-            "there are more: {program} list .. --after {}, or --limit 0 for all of them",
-            shell::id(&next)
+            "there are more: {program} list .. {}, or --limit 0 for all of them",
+            shell::option("--after", &ids::written(&next))
         ));
     }
     Ok(if unreadable.is_empty() {
@@ -90,7 +91,8 @@ fn nothing(filter: &Filter) -> &'static str {
 pub(super) fn tell_unreadable(unreadable: &[Unreadable]) {
     for one in unreadable {
         let bad = style::BAD;
-        note(&format!("{bad}unreadable:{bad:#} {one}"));
+        let what = one.to_string();
+        note(&format!("{bad}unreadable:{bad:#} {}", visible(&what)));
     }
 }
 
@@ -114,11 +116,7 @@ fn listed(records: &[MilestoneRecord], now: DateTime) -> String {
     let room = width().map_or(USUAL, |width| width.saturating_sub(taken).max(ERROR));
     let mut table = table(header);
     for (record, [id, kind, state, age, actions, failures]) in records.iter().zip(rows) {
-        let error = if record.state == milestone_runtime::Status::Completed {
-            String::new()
-        } else {
-            newest_error(record, None).unwrap_or_default()
-        };
+        let error = in_a_word(record).unwrap_or_default();
         table.add_row(vec![
             cell(id, style::BOLD),
             cell(kind, style::PLAIN),
@@ -145,8 +143,8 @@ fn columns(record: &MilestoneRecord, now: DateTime) -> [String; 6] {
     }
     let failures = failures(record);
     [
-        ids::written(&record.id),
-        record.kind.clone(),
+        id_in_short(&record.id),
+        in_short(&record.kind),
         format!("{}{hold}", record.state),
         crate::time::age(record.created_at, now),
         format!("{done}/{all}"),

@@ -10,6 +10,7 @@ use crate::{
     ids, json,
     output::{confirm, note, print},
     style::{BAD, GOOD},
+    text::visible,
 };
 
 pub(super) async fn run(client: &Client, args: RemoveArgs) -> anyhow::Result<Exit> {
@@ -30,7 +31,7 @@ pub(super) async fn run(client: &Client, args: RemoveArgs) -> anyhow::Result<Exi
         if !args.yes {
             let mut what = format!("remove {name}");
             if let Some(record) = &state {
-                what = format!("{what} ({}, {})", record.kind, record.state);
+                what = format!("{what} ({}, {})", visible(&record.kind), record.state);
                 if !record.state.is_terminal() {
                     what.push_str(", which is not over");
                 }

@@ -18,6 +18,7 @@ use crate::{
     output::{note, print},
     shell,
     style::{BAD, GOOD, WARN},
+    text::{visible, visible_lines},
 };
 
 /// How many answers are looked for in one read.
@@ -103,9 +104,13 @@ pub(super) fn tell(
     }
     let id = ids::written(id);
     match became {
-        Became::Done(message) => print(&format!("{id}: {GOOD}{order} done{GOOD:#}, {message}")),
+        Became::Done(message) => print(&format!(
+            "{id}: {GOOD}{order} done{GOOD:#}, {}",
+            visible(message)
+        )),
         Became::Failed(error) => {
-            note(&format!("{BAD}error:{BAD:#} {error}"));
+            let error = error.to_string();
+            note(&format!("{BAD}error:{BAD:#} {}", visible_lines(&error)));
             Ok(())
         }
         Became::Unanswered => print(&format!("{id}: {WARN}{order} sent{WARN:#}")),
@@ -121,10 +126,9 @@ async fn tell_unanswered(
 ) -> anyhow::Result<()> {
     let mut text = format!(
         "no worker has answered within {}: the command stays in the inbox, and is carried out by whoever holds the milestone or takes it \
-         next (to look: {} show {})",
+         next (to look: {})",
         humantime::format_duration(wait.timeout),
-        context.program,
-        shell::id(id)
+        shell::command(&context.program, "show", id, None, "")
     );
     if client.live_workers().await?.is_empty() {
         text.push_str("; no worker lives now");

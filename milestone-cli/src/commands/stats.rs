@@ -11,7 +11,7 @@ use crate::{
     context::{Client, Context},
     exit::Exit,
     json,
-    output::{cell, note, print, table, text_of},
+    output::{cell, in_short, note, print, table, text_of},
     style::{self, BAD, BOLD, GOOD, WARN},
     time,
 };
@@ -118,7 +118,7 @@ fn counts(tallies: &[Tally]) -> String {
         .chain(["ALL"]);
     let mut table = table(header);
     for (kind, counts) in &kinds {
-        let mut row = vec![cell(kind, BOLD)];
+        let mut row = vec![cell(in_short(kind), BOLD)];
         row.extend(states.iter().map(|state| {
             let style = Status::ALL
                 .into_iter()

@@ -7,7 +7,7 @@ use crate::{
     context::Client,
     exit::Exit,
     json,
-    output::{cell, note, print, shortened, table, text_of},
+    output::{cell, in_short, note, print, shortened, table, text_of},
     style, time,
 };
 
@@ -38,13 +38,13 @@ pub(super) async fn run(client: &Client, args: JsonArgs) -> anyhow::Result<Exit>
         };
         let methods = shortened(&worker.methods.join(","), METHODS);
         table.add_row(vec![
-            cell(&worker.name, style::BOLD),
+            cell(in_short(&worker.name), style::BOLD),
             cell(live, style),
             cell(time::relative(worker.since, now), style::PLAIN),
             cell(time::relative(worker.seen_at, now), style::PLAIN),
-            cell(worker.queues.join(","), style::PLAIN),
+            cell(shortened(&worker.queues.join(","), METHODS), style::PLAIN),
             cell(methods, style::PLAIN),
-            cell(&worker.id, style::PLAIN),
+            cell(in_short(&worker.id), style::PLAIN),
         ]);
     }
     print(&text_of(table))?;

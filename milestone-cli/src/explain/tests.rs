@@ -1,5 +1,5 @@
 use milestone_runtime::core::{
-    machine::Task,
+    machine::{Event, Task},
     options::Mode,
     record::{AttemptKind, Order},
 };
@@ -253,4 +253,128 @@ fn an_alias_and_a_queue_are_told() {
       no worker has `notify`
       2 workers live; start one whose binary has the action (a library's is there only if something names the crate)
     ");
+}
+
+/// The order, which is to have ended at 20 s.
+fn with_deadline(mut story: Story) -> Story {
+    story.record.deadline = Some(at(20));
+    story.claim()
+}
+
+#[test]
+fn a_deadline_that_has_ended_it_is_told() {
+    let plain = || Story::new("Order", vec![action("charge", Mode::Idempotent, &[])]);
+    let story = with_deadline(plain()).begin(Task::to_do(0));
+    let story = story.fail(Task::to_do(0), None, false).wait_until(20);
+    let record = story.step(Event::Overdue).told();
+    assert_eq!(record.state, Status::Failed);
+    insta::assert_snapshot!(told_at(&record, &[], 25), @r"
+    failed at 2026-01-01 03:00:21 UTC (4s ago)
+      its deadline, 2026-01-01T03:00:20Z, has passed
+      the newest error: charge: the bank does not answer
+      to go on without a deadline: milestone retry order-7
+    ");
+    let reason = "its deadline, 2026-01-01T03:00:20Z, has passed";
+    assert_eq!(in_a_word(&record).as_deref(), Some(reason));
+}
+
+#[test]
+fn a_hold_beyond_the_deadline_tells_what_a_resume_does() {
+    let plain = || Story::new("Order", vec![action("charge", Mode::Idempotent, &[])]);
+    let held = |story: Story| {
+        let reason = "the bank is closed".to_owned();
+        with_deadline(story).command(Order::Pause { reason })
+    };
+    let record = held(plain()).hand_back().told();
+    insta::assert_snapshot!(told_at(&record, &[], 10), @r"
+    on hold since 2026-01-01 03:00:02 UTC (8s ago), by ann@desk-3: the bank is closed
+      nothing new begins until: milestone resume order-7
+      from its deadline on, 2026-01-01 03:00:20 UTC (in 10s), a `resume` ends it at once, and it fails
+    ");
+    insta::assert_snapshot!(told_at(&record, &[], 30), @r"
+    on hold since 2026-01-01 03:00:02 UTC (28s ago), by ann@desk-3: the bank is closed
+      nothing new begins until: milestone resume order-7
+      its deadline, 2026-01-01 03:00:20 UTC (10s ago), has passed: once it is resumed, it ends at once, and it fails
+    ");
+    let story = held(Story::order());
+    insta::assert_snapshot!(told_at(&story.record, &[], 30), @r"
+    on hold since 2026-01-01 03:00:02 UTC (28s ago), by ann@desk-3: the bank is closed
+      nothing new begins until: milestone resume order-7
+      its deadline, 2026-01-01 03:00:20 UTC (10s ago), has passed: once it is resumed, it ends at once, and what was done is undone
+    ");
+    let reason = "a mistake".to_owned();
+    let undoing = Story::order().claim().run(0).begin(Task::to_do(1));
+    let undoing = undoing.command(Order::Cancel { reason });
+    let told = told_at(&held(undoing).record, &[], 30);
+    assert!(
+        told.contains("resume order-7") && !told.contains("deadline"),
+        "{told}"
+    );
+}
+
+/// charge as in [`verified`] beside send, whose verify has failed for good.
+#[test]
+fn a_retry_is_recommended_where_it_is_accepted() {
+    let mut charge = action("charge", Mode::Plain, &[]);
+    charge.verify = Some("was_charged".to_owned());
+    let send = action("send", Mode::Idempotent, &[]);
+    let story = Story::new("Order", vec![charge, send]).claim();
+    let story = story.begin(Task::to_do(0));
+    let story = story.fail(Task::to_do(0), Some(AttemptKind::Timeout), false);
+    let story = story.wait_until(40).begin(Task::to_verify(0));
+    let story = story.fail(Task::to_verify(0), None, true);
+    let asked = |story: &Story| {
+        let text = told_at(&story.record, &all(), 45);
+        let line = text
+            .lines()
+            .find(|line| line.contains("has failed for good"));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(story.record.state, Status::Running);
+    insta::assert_snapshot!(asked(&story), @"`was_charged`, which should have told, has failed for good; to ask it again, once nothing else of it runs or waits to run: milestone retry order-7");
+    let story = story.run(1);
+    assert_eq!(story.record.state, Status::InDoubt);
+    insta::assert_snapshot!(asked(&story), @"`was_charged`, which should have told, has failed for good; to ask it again: milestone retry order-7");
+}
+
+#[test]
+fn an_undo_waits_for_the_verify_that_runs() {
+    let mut charge = action("charge", Mode::Plain, &[]);
+    charge.verify = Some("was_charged".to_owned());
+    charge.undo = Some("refund".to_owned());
+    let story = Story::new("Order", vec![charge]).claim();
+    let story = story.begin(Task::to_do(0));
+    let story = story.fail(Task::to_do(0), Some(AttemptKind::Timeout), false);
+    let story = story.wait_until(40).begin(Task::to_verify(0));
+    let reason = "a mistake".to_owned();
+    let story = story.command(Order::Cancel { reason });
+    let told = told_at(&story.record, &all(), 45);
+    insta::assert_snapshot!(told.lines().last().unwrap_or_default().trim(), @"it need not be said: `refund` undoes it in either case, once `was_charged`, which looks now, has ended");
+}
+
+#[test]
+fn an_undo_that_struggles_may_be_waived() {
+    let story = Story::order().claim().run(0).begin(Task::to_do(1));
+    let story = story
+        .fail(Task::to_do(1), None, true)
+        .begin(Task::to_undo(0));
+    let record = story.fail(Task::to_undo(0), None, false).hand_back().told();
+    insta::assert_snapshot!(told(&record, &all()), @r"
+    it is being undone since 2026-01-01 03:00:05 UTC (now), and ends undone: `charge` failed
+    `release`, the undo of `reserve`, is tried again at 2026-01-01 03:00:37 UTC (in 32s): it has failed once
+      the bank does not answer
+      if it need not be undone: milestone waive order-7 reserve
+    ");
+}
+
+#[test]
+fn what_a_terminal_would_act_on_is_told_visibly() {
+    let mut story = Story::order();
+    story.record.id = "-order\n7".into();
+    let reason = "closed\u{1b}[2J\nreally".to_owned();
+    let record = story.claim().command(Order::Pause { reason }).hand_back();
+    insta::assert_snapshot!(told(&record.told(), &all()), @r#"
+    on hold since 2026-01-01 03:00:02 UTC (3s ago), by ann@desk-3: closed\u{1b}[2J\nreally
+      nothing new begins until: milestone resume '"-order\n7"'
+    "#);
 }

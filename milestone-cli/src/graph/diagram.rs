@@ -5,7 +5,7 @@ use milestone_runtime::{
     core::record::{ActionKind, ActionRecord, ActionState},
 };
 
-use crate::style;
+use crate::{style, text::visible_lines};
 
 /// Fill and border of a state.
 const fn colours(state: ActionState) -> (&'static str, &'static str) {
@@ -48,7 +48,7 @@ pub(crate) fn dot(record: &MilestoneRecord, with_states: bool) -> String {
 }
 
 fn dot_quoted(text: &str) -> String {
-    let text = text
+    let text = visible_lines(text)
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n");

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     output::{counted, shortened},
     style::{self, BOLD, DIM, PLAIN},
+    text::visible,
     time,
 };
 
@@ -127,7 +128,7 @@ impl Row {
         if !self.more.is_empty() {
             self.more.push_str(", ");
         }
-        self.more.push_str(what);
+        self.more.push_str(&visible(what));
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod commands;
 mod doctor;
+mod hostile;
 mod kill;
 mod many;
 mod place;
