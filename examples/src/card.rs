@@ -52,16 +52,14 @@ pub enum CardError {
 }
 
 impl CardError {
-    /// Whether trying again may help. Nothing was charged then.
+    /// Whether the charge is to be tried again. Where it is open if the card was charged, it can be looked up.
     #[must_use]
-    pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy)
-    }
-
-    /// Whether it leaves open if the card was charged. Then it can be looked up.
-    #[must_use]
-    pub fn is_unclear(&self) -> bool {
-        matches!(self, Self::Duplicate(_) | Self::Sqlite(_) | Self::Mongo(_))
+    pub const fn retry(&self) -> Retry {
+        match self {
+            Self::Busy => Retry::Again,
+            Self::Declined(_) | Self::Uri => Retry::Never,
+            Self::Duplicate(_) | Self::Sqlite(_) | Self::Mongo(_) => Retry::InDoubt,
+        }
     }
 }
 
@@ -103,7 +101,7 @@ impl Cards {
     /// Charges a card, once for each key.
     ///
     /// # Errors
-    /// [`CardError`]; some leave open whether the card was charged, see [`CardError::is_unclear`].
+    /// [`CardError`]; some leave open whether the card was charged, see [`CardError::retry`].
     pub async fn charge(&self, key: &str, amount: i64) -> Result<Receipt, CardError> {
         let (before, less) = (Ordering::SeqCst, |busy: u32| busy.checked_sub(1));
         if self.busy.fetch_update(before, before, less).is_ok() {

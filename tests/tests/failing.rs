@@ -37,6 +37,7 @@ on_stores!(memory, sqlite, mongodb:
     retries_are_used_up,
     f02_a_timeout_is_a_failed_attempt,
     a_plain_action_that_times_out_is_in_doubt,
+    an_error_may_say_that_nobody_knows,
 );
 
 /// Waits an hour after a failure, so that a test sees the milestone between two attempts.
@@ -386,6 +387,48 @@ async fn f02_a_timeout_is_a_failed_attempt(place: Place) {
     assert!(timed_out.end_date > timed_out.begin_date);
     let message = &timed_out.error.as_ref().unwrap().message;
     assert!(message.contains("timeout of 50ms"), "{message}");
+}
+
+async fn an_error_may_say_that_nobody_knows(place: Place) {
+    let ledger = Ledger::new();
+    let unclear = |name: &'static str| {
+        let ledger = ledger.clone();
+        Method::new(name, move |call: Call| {
+            ledger.note(name);
+            async move {
+                if call.context().attempt() == 1 {
+                    let error = ActionError::in_doubt("the connection broke");
+                    return Err(anyhow::Error::from(error).context("the charge"));
+                }
+                Ok(7)
+            }
+        })
+    };
+    let runtime = place
+        .builder()
+        .register(unclear("plain").options(Options::plain()))
+        .register(unclear("idempotent").options(quick()))
+        .build()
+        .await
+        .unwrap();
+    runtime.spawn();
+    let plain = runtime.start("it", "plain", ()).await.unwrap();
+    let record = until(&runtime, plain.id(), |record| {
+        record.state == Status::InDoubt
+    })
+    .await;
+    assert_eq!(successes(&record, "plain"), [None]);
+    assert_eq!(record.report[0].kind, Some(AttemptKind::Unclear));
+    plain.resolve_not_applied("plain").await.unwrap();
+    assert_eq!(plain.outcome().await.unwrap(), doc! { "plain": 7 });
+    // What may run again simply does.
+    let idempotent = runtime.start("it", "idempotent", ()).await.unwrap();
+    assert_eq!(
+        idempotent.outcome().await.unwrap(),
+        doc! { "idempotent": 7 }
+    );
+    let record = idempotent.record().await.unwrap();
+    assert_eq!(successes(&record, "idempotent"), [Some(true), Some(false)]);
 }
 
 async fn a_plain_action_that_times_out_is_in_doubt(place: Place) {

@@ -287,6 +287,7 @@ impl Editor<'_> {
             Some(
                 AttemptKind::Timeout
                     | AttemptKind::Panic
+                    | AttemptKind::Unclear
                     | AttemptKind::Cancelled
                     | AttemptKind::Abandoned
             )

@@ -84,6 +84,8 @@ pub enum AttemptKind {
     Timeout,
     /// It panicked.
     Panic,
+    /// Its error says that nobody knows whether it took effect.
+    Unclear,
     /// It was ended by a shutdown or a cancel.
     Cancelled,
     /// Its output could not be stored; the action counts as applied and is not run again.

@@ -6,7 +6,8 @@ use std::{
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// An error of an action, which says what should happen next: nothing (fatal), a retry after a time, or a retry as usual.
+/// An error of an action, which says what should happen next: nothing (fatal), a look at whether it took effect (in doubt), a retry after a
+/// time, or a retry as usual.
 ///
 /// It remembers the place and the stack. Anywhere in the chain of another error it is found and heeded. `?` makes one of the errors
 /// that the crates behind this one give, and of strings; [`ActionError::new`] and [`OrFail`] make one of any other.
@@ -14,6 +15,7 @@ pub struct ActionError {
     source: BoxError,
     kind: &'static str,
     fatal: bool,
+    in_doubt: bool,
     retry_after: Option<Duration>,
     location: &'static Location<'static>,
     backtrace: Box<Backtrace>,
@@ -30,6 +32,7 @@ impl ActionError {
                 name => name,
             },
             fatal: false,
+            in_doubt: false,
             retry_after: None,
             location: Location::caller(),
             backtrace: Box::new(Backtrace::force_capture()),
@@ -41,6 +44,17 @@ impl ActionError {
     pub fn fatal(error: impl Into<BoxError>) -> Self {
         Self {
             fatal: true,
+            ..Self::new(error)
+        }
+    }
+
+    /// An error that leaves open whether the action took effect, such as a connection that broke between a request and its reply. A plain
+    /// action is then in doubt, and is not run again before its `verify` or an operator has told; for an idempotent one it is an error as
+    /// any other.
+    #[track_caller]
+    pub fn in_doubt(error: impl Into<BoxError>) -> Self {
+        Self {
+            in_doubt: true,
             ..Self::new(error)
         }
     }
@@ -57,6 +71,11 @@ impl ActionError {
     /// Whether no retry would mend it.
     pub fn is_fatal(&self) -> bool {
         self.fatal
+    }
+
+    /// Whether it leaves open whether the action took effect.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt
     }
 
     /// The delay that it asks for.
@@ -90,6 +109,7 @@ impl fmt::Debug for ActionError {
         f.debug_struct("ActionError")
             .field("source", &self.source)
             .field("fatal", &self.fatal)
+            .field("in_doubt", &self.in_doubt)
             .field("retry_after", &self.retry_after)
             .field("location", &self.location)
             .finish_non_exhaustive()

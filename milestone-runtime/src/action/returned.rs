@@ -107,6 +107,8 @@ pub enum Retry {
     After(Duration),
     /// Never: the action has failed for good.
     Never,
+    /// It leaves open whether the action took effect: see [`ActionError::in_doubt`].
+    InDoubt,
 }
 
 impl From<bool> for Retry {
@@ -132,6 +134,7 @@ pub fn classified<T: Serialize, E: IntoFailure, R: Into<Retry>>(
                 Retry::Again => {}
                 Retry::After(delay) => failure.retry_after = Some(delay),
                 Retry::Never => failure.fatal = true,
+                Retry::InDoubt => failure.kind = Some(AttemptKind::Unclear),
             }
             Err(failure)
         }
@@ -259,6 +262,9 @@ fn of_error(error: &(dyn Error + 'static), kind: &str) -> Failure {
 /// The outermost `ActionError` decides.
 fn heed(failure: &mut Failure, error: &ActionError) {
     failure.fatal |= error.is_fatal();
+    if error.is_in_doubt() {
+        failure.kind = Some(AttemptKind::Unclear);
+    }
     failure.retry_after = failure.retry_after.or(error.delay());
     if failure.error.location.is_none() {
         failure.error.location = Some(error.location().to_string());
