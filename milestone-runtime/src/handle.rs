@@ -69,6 +69,12 @@ impl<O> Handle<O> {
                 id: self.id.clone(),
             }),
             state => {
+                if let Some(unwind) = record.unwind.as_ref().filter(|unwind| unwind.is_overdue()) {
+                    return Err(OutcomeError::Overdue {
+                        id: self.id.clone(),
+                        reason: unwind.reason.clone(),
+                    });
+                }
                 let failed = failed_attempt(&record);
                 let (action, error) = failed.map_or_else(Default::default, |attempt| {
                     (
@@ -166,6 +172,14 @@ pub enum OutcomeError {
         /// Its error.
         error: Box<AttemptError>,
     },
+    /// Its deadline has passed before it was over; what was done is undone, where an undo was given.
+    #[error("the milestone {id} was not over in time: {reason}")]
+    Overdue {
+        /// The milestone.
+        id: MilestoneId,
+        /// When it was to be over, for people.
+        reason: String,
+    },
     /// It was cancelled.
     #[error("the milestone {id} was cancelled")]
     Cancelled {
@@ -203,6 +217,7 @@ impl OutcomeError {
         match self {
             Self::Failed { .. } => "failed",
             Self::Undone { .. } => "undone",
+            Self::Overdue { .. } => "overdue",
             Self::Cancelled { .. } => "cancelled",
             Self::Removed { .. } => "removed",
             Self::Output { .. } => "output",

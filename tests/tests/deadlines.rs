@@ -53,7 +53,7 @@ async fn what_runs_is_told_to_stop_and_nothing_follows(place: Place) {
     let it = start.await.unwrap();
     assert!(matches!(
         it.outcome().await,
-        Err(OutcomeError::Failed { .. })
+        Err(OutcomeError::Overdue { .. })
     ));
     let record = it.record().await.unwrap();
     assert_eq!(check(&record), []);
@@ -80,7 +80,7 @@ async fn what_was_done_is_undone(place: Place) {
     let it = start.await.unwrap();
     assert!(matches!(
         it.outcome().await,
-        Err(OutcomeError::Undone { .. })
+        Err(OutcomeError::Overdue { .. })
     ));
     assert_eq!(ledger.entries(), ["reserve", "free"]);
 }
@@ -99,7 +99,7 @@ async fn it_ends_where_it_waits_for_a_retry(place: Place) {
     let it = start.await.unwrap();
     assert!(matches!(
         it.outcome().await,
-        Err(OutcomeError::Failed { .. })
+        Err(OutcomeError::Overdue { .. })
     ));
     let failed = it.record().await.unwrap();
     assert_eq!((failed.state, failed.report.len()), (Status::Failed, 1));

@@ -94,7 +94,9 @@ async fn s25_the_lease_is_stored(place: Place) {
         let record = until(&runtime, handle.id(), |record| record.lease.is_some()).await;
         let lease = record.lease.unwrap();
         let length = lease.until.timestamp_millis() - lease.since.timestamp_millis();
-        assert!((expected..expected + 5_000).contains(&length), "{length}");
+        // It is stored a twentieth shorter, and left alone by others a twentieth longer.
+        let stored = expected * 19 / 20;
+        assert!((stored..stored + 5_000).contains(&length), "{length}");
         assert_eq!(lease.owner, runtime.worker());
         runtime.remove(handle.id().clone()).await.unwrap();
     }

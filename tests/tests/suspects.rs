@@ -33,6 +33,7 @@ use tokio::process::Command;
 on_stores!(memory, sqlite, mongodb:
     a_suspect_runs_alone,
     what_takes_longer_than_a_lease_is_not_waited_for_at_any_price,
+    a_suspect_that_only_takes_long_stops_nothing_for_ever,
 );
 
 mod killed {
@@ -223,4 +224,28 @@ async fn what_takes_longer_than_a_lease_is_not_waited_for_at_any_price(place: Pl
         !met.load(Ordering::SeqCst),
         "something ran beside the suspect"
     );
+}
+
+async fn a_suspect_that_only_takes_long_stops_nothing_for_ever(place: Place) {
+    let suspect = plant_suspect(&place, "hangs").await;
+    let ledger = Ledger::new();
+    let noted = ledger.clone();
+    let hangs = Method::new("hangs", move |_| {
+        noted.note("hangs");
+        std::future::pending::<Result<(), ActionError>>()
+    });
+    let worker = place
+        .builder()
+        .lease(Duration::from_millis(200))
+        .register(hangs.options(quick()))
+        .register(ledger.gives("other", 1))
+        .build()
+        .await
+        .unwrap();
+    worker.spawn();
+    until_true("it hangs", || ledger.count("hangs") == 1).await;
+    let other = worker.start("other", "other", ()).await.unwrap();
+    other.outcome().await.unwrap();
+    suspect.cancel("it hangs").await.unwrap();
+    assert_eq!(ledger.count("hangs"), 1);
 }

@@ -29,6 +29,8 @@ on_stores!(memory, sqlite, mongodb:
     a_timeout_puts_it_in_doubt_and_a_verify_settles_it,
     f06_a_late_result_settles_its_own_doubt,
     a_result_that_comes_after_the_operators_word_changes_nothing,
+    a_verify_that_hangs_is_told_off_by_the_operators_word,
+    a_verify_that_hangs_does_not_hold_up_an_undo,
 );
 
 const LEASE: Duration = Duration::from_millis(500);
@@ -272,4 +274,63 @@ async fn a_result_that_comes_after_the_operators_word_changes_nothing(place: Pla
     );
     assert_eq!(action(&record, "charge").state, ActionState::Completed);
     assert_ne!(action(&record, "charge").output, Some(Bson::Null));
+}
+
+/// A worker with one place, whose charge is in doubt at once and whose verify hangs.
+async fn verify_hangs(
+    place: &Place,
+    ledger: &Ledger,
+    undo: bool,
+) -> (
+    milestone_runtime::Runtime,
+    milestone_runtime::Handle<bson::Document>,
+) {
+    let noted = ledger.clone();
+    let verify = Method::new("was-charged", move |_| {
+        noted.note("was-charged");
+        std::future::pending::<Result<Verdict<i32>, ActionError>>()
+    });
+    let unclear = Method::new("charge", |_| async {
+        Err::<i32, _>(ActionError::in_doubt("it broke"))
+    });
+    let options = Options::plain().verify("was-charged");
+    let options = if undo {
+        options.undo("refund")
+    } else {
+        options
+    };
+    let worker = place
+        .builder()
+        .concurrency(1)
+        .settle(Duration::from_millis(10))
+        .grace(Duration::from_millis(200))
+        .register(unclear.options(options))
+        .register(verify.options(quick()))
+        .register(ledger.gives("refund", 1))
+        .register(ledger.gives("ship", 1))
+        .build()
+        .await
+        .unwrap();
+    worker.spawn();
+    let graph = Action::new("charge").next(["ship"]);
+    let order = worker.start("Order", graph, ()).await.unwrap();
+    until_true("the verify hangs", || ledger.count("was-charged") == 1).await;
+    (worker, order)
+}
+
+async fn a_verify_that_hangs_is_told_off_by_the_operators_word(place: Place) {
+    let ledger = Ledger::new();
+    let (_worker, order) = verify_hangs(&place, &ledger, false).await;
+    order.resolve_applied("charge", &3).await.unwrap();
+    // The one place that there is gets free.
+    order.outcome().await.unwrap();
+    assert_eq!(ledger.entries(), ["was-charged", "ship"]);
+}
+
+async fn a_verify_that_hangs_does_not_hold_up_an_undo(place: Place) {
+    let ledger = Ledger::new();
+    let (_worker, order) = verify_hangs(&place, &ledger, true).await;
+    order.cancel("enough").await.unwrap();
+    assert_eq!(order.outcome().await.unwrap_err().code(), "cancelled");
+    assert_eq!(ledger.entries(), ["was-charged", "refund"]);
 }

@@ -234,7 +234,7 @@ impl Editor<'_> {
         match &action.undo {
             Some(undo)
                 if undo.state == UndoState::Failed
-                    || (undo.state == UndoState::None && undo.failures > 0) =>
+                    || (undo.state == UndoState::None && undo.attempts > 0) =>
             {
                 self.set_at(Task::to_undo(index), None);
                 self.set_undo_state(index, UndoState::Waived);

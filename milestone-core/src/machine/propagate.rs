@@ -1,7 +1,7 @@
 //! What follows from what has happened: whose turn it is, what is skipped, whether the milestone is undone, ended, and its state.
 
 use super::{Task, editor::Editor, undo::unwound};
-use crate::record::{ActionKind, ActionState, MilestoneRecord, Status, Unwind};
+use crate::record::{ActionKind, ActionRecord, ActionState, MilestoneRecord, Status, Unwind};
 
 impl Editor<'_> {
     /// Brings everything that is derived up to date, and ends the milestone if nothing is left to do. No command is left unread by
@@ -17,6 +17,9 @@ impl Editor<'_> {
     /// What the actions and the milestone are now. Actions stand behind those they wait for, so one pass is enough.
     pub(super) fn derive(&mut self) {
         self.unwind_after_failure();
+        if is_complete_after_all(self.record) {
+            self.set_unwind(None);
+        }
         if self.record.unwind.is_none() {
             self.pass_the_turn();
             self.unwind_after_deadline();
@@ -90,8 +93,11 @@ impl Editor<'_> {
             Status::Failed
         };
         let reason = format!(
-            "its deadline, {}, has passed",
-            deadline.try_to_rfc3339_string().unwrap_or_default()
+            "{}, {}, has passed",
+            Unwind::DEADLINE,
+            deadline
+                .try_to_rfc3339_string()
+                .unwrap_or_else(|_| deadline.to_string())
         );
         self.unwind(Unwind {
             to,
@@ -166,6 +172,16 @@ impl Editor<'_> {
             self.patch.unset("next");
         }
     }
+}
+
+/// Whether what ran when the deadline passed has completed the milestone, before anything was undone: that counts, however late.
+fn is_complete_after_all(record: &MilestoneRecord) -> bool {
+    let is_overdue = record.unwind.as_ref().is_some_and(Unwind::is_overdue);
+    let is_untouched = |action: &ActionRecord| {
+        action.state == ActionState::Completed
+            && action.undo.as_ref().is_none_or(|undo| undo.attempts == 0)
+    };
+    is_overdue && !record.state.is_terminal() && record.actions.iter().all(is_untouched)
 }
 
 /// The state of a milestone, from its actions.

@@ -151,6 +151,8 @@ impl Editor<'_> {
                 action: action.name.clone(),
             });
         }
+        // What is due is what follows from the time, too.
+        self.derive();
         self.release();
         (self.record.due, self.record.next) = schedule(self.record, self.now);
         if self.record.due.is_empty() {

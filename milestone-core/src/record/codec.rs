@@ -2,7 +2,7 @@
 
 use bson::{Bson, Document};
 
-use super::{ActionKind, MilestoneRecord, Order, SCHEMA};
+use super::{ActionKind, MilestoneRecord, Order, Phase, SCHEMA};
 
 /// A stored document that this version cannot read. It is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +40,7 @@ impl MilestoneRecord {
         let mut record: Self = bson::deserialize_from_document(document)
             .map_err(|error| unreadable(error.to_string()))?;
         values.put_into(&mut record);
+        check_counts(&record).map_err(unreadable)?;
         if record.actions.is_empty() {
             return Err(unreadable("it has no actions".to_owned()));
         }
@@ -86,6 +87,41 @@ impl MilestoneRecord {
         values.put_back(&mut document);
         Ok(document)
     }
+}
+
+/// What counts can be counted on. Nothing that counts comes near the end of its numbers by itself.
+fn check_counts(record: &MilestoneRecord) -> Result<(), String> {
+    const MOST: i64 = i64::MAX / 4;
+    let check = |field: &str, count: i64| {
+        if (0..=MOST).contains(&count) {
+            return Ok(());
+        }
+        Err(format!(
+            "its `{field}` is {count}, which nothing counts up to"
+        ))
+    };
+    check("rev", record.rev)?;
+    check("epoch", record.epoch)?;
+    check("mail", record.mail)?;
+    check("losses", record.losses)?;
+    check("reportDropped", record.report_dropped)?;
+    for (index, action) in record.actions.iter().enumerate() {
+        for tries in Phase::ALL
+            .into_iter()
+            .filter_map(|phase| action.tries(phase))
+        {
+            check(&format!("actions.{index}.attempts"), tries.attempts)?;
+            check(&format!("actions.{index}.failures"), tries.failures)?;
+            if let Some(running) = tries.running {
+                check(&format!("actions.{index}.running.number"), running.number)?;
+                check(&format!("actions.{index}.running.epoch"), running.epoch)?;
+            }
+        }
+    }
+    record
+        .report
+        .iter()
+        .try_for_each(|attempt| check("report.number", attempt.number))
 }
 
 /// The values of users. They go past serde, which takes `{ "$oid": .. }`, `{ "$date": .. }` and their like for extended JSON, and would

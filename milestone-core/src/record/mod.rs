@@ -150,6 +150,17 @@ pub struct Unwind {
     pub since: DateTime,
 }
 
+impl Unwind {
+    /// How the reason begins after a deadline.
+    pub(crate) const DEADLINE: &'static str = "its deadline";
+
+    /// Whether its deadline has passed, rather than that an action failed or that somebody cancelled it.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.by.is_none() && self.to != Status::Cancelled && self.reason.starts_with(Self::DEADLINE)
+    }
+}
+
 /// The right of one worker to work on a milestone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {

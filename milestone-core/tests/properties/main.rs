@@ -91,6 +91,7 @@ fn histories_reach_every_state() {
         ("milestone", "pending", "failed"),
         ("milestone", "failed", "pending"),
         ("milestone", "in_doubt", "failed"),
+        ("milestone", "undoing", "completed"),
     ]
     .map(|(what, from, to)| (what, from.to_owned(), to.to_owned()));
     let never: Vec<&Move> = drawn

@@ -264,16 +264,35 @@ impl Engine {
         let Some(held) = self.held.get(id) else {
             return;
         };
-        let siblings = held
-            .bodies
-            .iter()
-            .filter(|(task, _)| **task == Task::to_do(task.action))
-            .map(|(_, serial)| *serial);
+        // What is undone anyway need not be verified.
+        let actions = &held.record.actions;
+        let is_sibling = |task: &Task| match task.phase {
+            Phase::Do => true,
+            Phase::Verify => actions[task.action].undo.is_some(),
+            _ => false,
+        };
+        let bodies = held.bodies.iter().filter(|(task, _)| is_sibling(task));
+        let siblings = bodies.map(|(_, serial)| *serial);
         let asked: Vec<u64> = siblings
             .filter(|serial| self.places.ask_to_stop(*serial))
             .collect();
         for serial in asked {
             self.later(self.shared.config.grace, Message::Overdue { serial });
+        }
+    }
+
+    /// Gives up the bodies whose attempts have ended in the document by another way, such as a verify that an operator's word came before.
+    pub(super) fn give_up_told_off(&mut self, id: &MilestoneId) {
+        let Some(held) = self.held.get(id) else {
+            return;
+        };
+        let bodies = held.bodies.iter().filter(|(task, serial)| {
+            let number = self.places.bodies.get(serial).map(|body| body.number);
+            number.is_some_and(|number| attempt_number(held, **task) != number)
+        });
+        let told_off: Vec<u64> = bodies.map(|(_, serial)| *serial).collect();
+        for serial in told_off {
+            self.give_up(serial);
         }
     }
 

@@ -65,6 +65,11 @@ impl Engine {
                         let _ = tell.send(Message::Mail { id });
                         return;
                     }
+                    Ok(Sent::Full) => {
+                        tracing::debug!(milestone = %id, "a late result waits for room in the inbox");
+                        tokio::time::sleep(wait).await;
+                        wait = (wait * 2).min(LONGEST_WAIT);
+                    }
                     Ok(sent) => {
                         tracing::info!(milestone = %id, ?sent, "a result came too late for its milestone");
                         return;

@@ -7,6 +7,9 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{Engine, Stopping, pass::Pass, pass::RunReport};
 
+/// How long a shutdown waits for the database after its grace period, to hand back what is left.
+pub(super) const LINGER: Duration = Duration::from_secs(5);
+
 impl Engine {
     pub(super) fn begin_pass(&mut self, reply: oneshot::Sender<RunReport>) {
         let mut pass = Pass::new(self.now(), reply);
@@ -94,8 +97,10 @@ impl Engine {
                 .held
                 .values()
                 .any(|held| !held.is_closing() || held.in_flight.is_some() || held.dirty);
-        // A database that is away cannot be told; the leases end by themselves.
-        let away = cut && self.outage;
+        // A database that is away, or that does not answer in time, cannot be told; the leases end by themselves.
+        let deadline = self.stopping.as_ref().map(|stopping| stopping.deadline);
+        let is_late = deadline.is_some_and(|deadline| deadline + LINGER <= Instant::now());
+        let away = cut && (self.outage || is_late);
         if (!waiting && self.inserts.is_empty() && self.inserts_in_flight == 0) || away {
             for reply in self
                 .stopping

@@ -19,11 +19,13 @@ mod watchers;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
 use bson::DateTime;
+use futures_util::FutureExt as _;
 use milestone_core::{
     machine::{Event, Task, is_overdue},
     record::{MilestoneId, Status},
@@ -268,8 +270,13 @@ impl Engine {
         if let Some(at) = self.suspects.wake() {
             wake = wake.min(at);
         }
-        if let Some(stopping) = self.stopping.as_ref().filter(|stopping| !stopping.cut) {
-            wake = wake.min(stopping.deadline);
+        if let Some(stopping) = &self.stopping {
+            let linger = if stopping.cut {
+                lifecycle::LINGER
+            } else {
+                Duration::ZERO
+            };
+            wake = wake.min(stopping.deadline + linger);
         }
         wake
     }
@@ -302,6 +309,7 @@ impl Engine {
     fn plan(&mut self, id: &MilestoneId) {
         let now = self.now();
         self.mind_deadline(id, now);
+        self.give_up_told_off(id);
         let begins = self.choose(id, now);
         let limits = self.shared.config.limits;
         let worker = self.shared.worker.clone();
@@ -375,7 +383,11 @@ impl Engine {
     {
         let tell = self.tell.clone();
         self.shared.io.spawn(async move {
-            let result = call.await;
+            let Ok(result) = AssertUnwindSafe(call).catch_unwind().await else {
+                tracing::error!("a call of the store has panicked, which is a bug: this runtime is closed, and others take over when its leases end");
+                let _ = tell.send(Message::Close);
+                return;
+            };
             // Without the engine nobody wants to know.
             let _ = tell.send(done(result));
         });

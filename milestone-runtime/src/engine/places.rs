@@ -167,7 +167,8 @@ impl Engine {
         let mut wake: Option<DateTime> = None;
         let mut of_method: HashMap<&str, u32> = HashMap::new();
         let is_alone = self.suspects.is_alone(id);
-        let waits_to_be_alone = held.record.is_suspect() && !is_alone;
+        let waits_to_be_alone =
+            held.record.is_suspect() && !is_alone && !self.suspects.is_let_go(id);
         let free = if waits_to_be_alone || (self.suspects.holds_back() && !is_alone) {
             0
         } else {

@@ -1,7 +1,10 @@
 //! Milestones that may be what kills their workers: each is run alone, so that it takes nothing else with it, and so that what runs beside
 //! it is not suspected as well. Core counts the losses and parks what has killed too many.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use milestone_core::record::MilestoneId;
 use tokio::time::Instant;
@@ -11,6 +14,10 @@ use super::Engine;
 /// How many leases a worker works on as usual after it could not come to rest within one.
 const REST: u32 = 5;
 
+/// How many leases nothing else begins beside a suspect that runs: what kills its worker does so soon, and what only takes long must not
+/// keep the worker from all other work.
+const ALONE: u32 = 6;
+
 /// Which suspects wait here, and which one runs.
 #[derive(Default)]
 pub(super) struct Suspects {
@@ -18,6 +25,10 @@ pub(super) struct Suspects {
     pub(super) waiting: VecDeque<MilestoneId>,
     /// The one that runs; nothing else begins beside it.
     alone: Option<MilestoneId>,
+    /// Until when it runs alone.
+    alone_until: Option<Instant>,
+    /// Those that have run alone for long enough.
+    let_go: BTreeSet<MilestoneId>,
     drain: Drain,
 }
 
@@ -43,16 +54,22 @@ impl Suspects {
         self.alone.as_ref() == Some(id)
     }
 
+    pub(super) fn is_let_go(&self, id: &MilestoneId) -> bool {
+        self.let_go.contains(id)
+    }
+
     pub(super) fn alone(&self) -> Option<&MilestoneId> {
         self.alone.as_ref()
     }
 
     /// When something changes by itself.
     pub(super) fn wake(&self) -> Option<Instant> {
-        match self.drain {
+        let drain = match self.drain {
             Drain::Off => None,
             Drain::Until(at) | Drain::Rest(at) => Some(at),
-        }
+        };
+        let alone = self.alone_until.filter(|_| self.alone.is_some());
+        [drain, alone].into_iter().flatten().min()
     }
 
     fn drain(&mut self, now: Instant, lease: Duration) {
@@ -79,13 +96,24 @@ impl Engine {
             })
         };
         // A body of it that was given up, with the lease or by a timeout, is as dangerous until it has ended.
-        if let Some(id) = self.suspects.alone()
-            && (runs(id) || self.places.has_disowned(id))
+        if let Some(id) = self.suspects.alone().cloned()
+            && (runs(&id) || self.places.has_disowned(&id))
         {
-            return;
+            let is_over = self
+                .suspects
+                .alone_until
+                .is_none_or(|until| until <= Instant::now());
+            if !is_over {
+                return;
+            }
+            tracing::info!(milestone = %id, "a suspect has run for long, and its worker lives: others run beside it again");
+            self.suspects.let_go.insert(id);
         }
         self.suspects.alone = None;
         let held = &self.held;
+        self.suspects
+            .let_go
+            .retain(|id| held.get(id).is_some_and(|held| held.record.is_suspect()));
         self.suspects
             .waiting
             .retain(|id| held.get(id).is_some_and(|held| !held.is_closing()));
@@ -97,6 +125,8 @@ impl Engine {
                 tracing::warn!(milestone = %id, kind = held.record.kind, losses = held.record.losses, "workers were lost while they ran this milestone; it runs alone");
                 held.queued = false;
                 self.suspects.alone = Some(id.clone());
+                let lease = self.shared.config.lease;
+                self.suspects.alone_until = Some(Instant::now() + lease * ALONE);
                 self.plan(&id);
             }
             return;

@@ -54,6 +54,35 @@ fn the_result_that_completes_it_counts_however_late() {
     assert_eq!(bench.status(), Status::Completed);
 }
 
+/// Also if a worker has heeded the deadline in the meantime: nothing is undone yet.
+#[test]
+fn the_result_that_completes_it_counts_even_after_it_was_heeded() {
+    for undo in [true, false] {
+        let mut bench = chain(undo);
+        bench.run(&["a"]);
+        bench.begin(&["b"]);
+        bench.wait(7200);
+        bench.must(Event::Overdue);
+        assert_eq!(bench.status(), Status::Undoing);
+        bench.succeed("b", 1);
+        assert_eq!(
+            (bench.status(), &bench.record.unwind),
+            (Status::Completed, &None)
+        );
+    }
+}
+
+/// Whoever hands it back says what is due by the time, not what was due before.
+#[test]
+fn handed_back_after_it_its_undo_is_due() {
+    let mut bench = chain(true);
+    bench.run(&["a"]);
+    bench.wait(7200);
+    bench.must(Event::HandBack);
+    assert_eq!(bench.record.due[0].method, "undo-a");
+    assert_eq!(bench.status(), Status::Undoing);
+}
+
 #[test]
 fn what_runs_may_end_but_nothing_follows_it() {
     let mut bench = chain(false);
