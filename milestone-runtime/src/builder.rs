@@ -216,6 +216,7 @@ impl RuntimeBuilder {
             io: executor.tasks().clone(),
             application,
             missed_claims: std::sync::atomic::AtomicU64::new(0),
+            retired: AtomicBool::new(false),
             config: self.config,
         });
         let (tell, inbox) = mpsc::unbounded_channel();
@@ -348,7 +349,9 @@ async fn heartbeats(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Message>) {
             seen_at: shared.clock.now(),
             next_at: shared.clock.in_future(HEARTBEAT),
         };
-        if let Err(error) = shared.store.heartbeat(worker).await {
+        if !shared.retired.load(std::sync::atomic::Ordering::Relaxed)
+            && let Err(error) = shared.store.heartbeat(worker).await
+        {
             tracing::debug!(%error, "the worker cannot tell that it lives");
         }
         tokio::time::sleep(HEARTBEAT).await;

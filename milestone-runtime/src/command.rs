@@ -218,9 +218,24 @@ impl Runtime {
             .action(action)
             .ok_or_else(|| refused(format!("it has no action `{action}`")))?;
         let number = attempt.unwrap_or(found.attempts);
-        if found.state != ActionState::InDoubt || number != found.attempts {
+        if let Some(running) = &found.running {
             return Err(refused(format!(
-                "attempt {number} of `{action}` is not in doubt"
+                "attempt {} of `{action}` is not in doubt: as far as is known it runs, on {}; if that worker is dead, it is in doubt as soon as \
+                 another one takes the milestone over",
+                running.number, running.worker
+            )));
+        }
+        if found.state != ActionState::InDoubt {
+            let state = bson::serialize_to_bson(&found.state).unwrap_or_default();
+            let state = state.as_str().unwrap_or("over");
+            return Err(refused(format!(
+                "`{action}` is not in doubt, it is {state}"
+            )));
+        }
+        if number != found.attempts {
+            return Err(refused(format!(
+                "attempt {number} of `{action}` is not in doubt, but attempt {}",
+                found.attempts
             )));
         }
         Ok(number)

@@ -106,6 +106,7 @@ impl Runtime {
         // The engine lives as long as this runtime does.
         let _ = self.inner.tell.send(Message::Serve);
         self.inner.works.store(true, Ordering::Relaxed);
+        self.inner.shared.retired.store(false, Ordering::Relaxed);
         Robot {
             runtime: self.clone(),
         }
@@ -169,6 +170,26 @@ impl Runtime {
             // An engine that is gone has nothing to hand back.
             let _ = answer.await;
         }
+        self.retire().await;
+    }
+
+    /// Tells people that this worker works no more. It is for people only, so it is not waited for long.
+    async fn retire(&self) {
+        const LONGEST: Duration = Duration::from_secs(2);
+        let shared = &self.inner.shared;
+        shared.retired.store(true, Ordering::Relaxed);
+        let (store, worker) = (Arc::clone(&shared.store), shared.worker.clone());
+        let retire = async move {
+            match tokio::time::timeout(LONGEST, store.retire(worker)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(%error, "the worker's entry stays"),
+                Err(_) => {
+                    tracing::debug!("the worker's entry stays, since the database does not answer");
+                }
+            }
+        };
+        // An executor that is gone tells nobody anything.
+        let _ = self.inner.executor.run(retire).await;
     }
 
     /// Starts many milestones of one type, in as few writes as possible. Each has a result of its own, in order.

@@ -288,7 +288,7 @@ async fn what_runs_cannot_be_resolved(place: Place) {
     .await;
     let error = handle.resolve_not_applied("pay").await.unwrap_err();
     let reason = "attempt 1 of `pay` is not in doubt";
-    assert!(error.to_string().ends_with(reason), "{error}");
+    assert!(error.to_string().contains(reason), "{error}");
     let record = handle.record().await.unwrap();
     assert_eq!(
         (record.mail, record.inbox.len()),

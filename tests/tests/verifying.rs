@@ -31,6 +31,7 @@ on_stores!(memory, sqlite, mongodb:
     a_result_that_comes_after_the_operators_word_changes_nothing,
     a_verify_that_hangs_is_told_off_by_the_operators_word,
     a_verify_that_hangs_does_not_hold_up_an_undo,
+    a_shutdown_is_no_failure_and_the_worker_says_that_it_is_gone,
 );
 
 const LEASE: Duration = Duration::from_millis(500);
@@ -333,4 +334,38 @@ async fn a_verify_that_hangs_does_not_hold_up_an_undo(place: Place) {
     order.cancel("enough").await.unwrap();
     assert_eq!(order.outcome().await.unwrap_err().code(), "cancelled");
     assert_eq!(ledger.entries(), ["was-charged", "refund"]);
+}
+
+async fn a_shutdown_is_no_failure_and_the_worker_says_that_it_is_gone(place: Place) {
+    let ledger = Ledger::new();
+    let builder = || {
+        place
+            .builder()
+            .lease(LEASE)
+            .settle(Duration::from_millis(10))
+            .register(charge(&ledger))
+            .register(says(&ledger, &[Ok(Verdict::NotApplied)]))
+    };
+    let first = builder().build().await.unwrap();
+    first.spawn();
+    let id = first
+        .start("Order", "charge", ())
+        .await
+        .unwrap()
+        .id()
+        .clone();
+    until_true("the charge hangs", || ledger.count("charge") == 1).await;
+    first.shutdown_within(Duration::ZERO).await;
+    let record = first.get(id.clone()).await.unwrap().unwrap();
+    assert_eq!(record.report[0].kind, Some(AttemptKind::Cancelled));
+    assert_eq!(action(&record, "charge").failures, 0);
+    let name = first.worker().to_owned();
+    let listed = first.workers().await.unwrap();
+    assert!(listed.iter().all(|worker| worker.id != name), "{listed:?}");
+    let second = builder().build().await.unwrap();
+    second.spawn();
+    assert_eq!(
+        second.handle(id).outcome().await.unwrap(),
+        bson::doc! { "charge": 7 }
+    );
 }

@@ -174,7 +174,12 @@ impl Editor<'_> {
             _ => Some(false),
         };
         self.end_attempt(task, &running, success, failed.kind, Some(failed.error));
-        if after != After::Again {
+        // A worker that shuts down or dies is no failure of the action.
+        let handed_back = matches!(
+            failed.kind,
+            Some(AttemptKind::Cancelled | AttemptKind::Abandoned)
+        );
+        if !handed_back {
             self.count_failure(task);
         }
         match (task.phase, after) {

@@ -20,7 +20,10 @@ mod watchers;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     panic::AssertUnwindSafe,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 
@@ -61,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) application: Tasks,
     /// Milestones that were seen as due but taken by another worker in between.
     pub(crate) missed_claims: AtomicU64,
+    /// Whether it was shut down, and tells no more that it lives.
+    pub(crate) retired: AtomicBool,
 }
 
 #[expect(
