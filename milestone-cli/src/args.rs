@@ -379,8 +379,13 @@ pub(crate) struct ResolveArgs {
     #[arg(long, conflicts_with_all = ["applied", "output", "output_file"])]
     pub(crate) not_applied: bool,
 
-    /// What it gave, as JSON or extended JSON; without it, null
-    #[arg(long, value_name = "JSON", conflicts_with = "output_file")]
+    /// What it gave, as JSON or extended JSON: what the actions after it are given. `null`, if it gives nothing
+    #[arg(
+        long,
+        value_name = "JSON",
+        conflicts_with = "output_file",
+        required_unless_present_any = ["output_file", "not_applied"]
+    )]
     pub(crate) output: Option<String>,
 
     /// The same from a file, or from the standard input (`-`)

@@ -139,12 +139,14 @@ async fn what_is_refused_says_why(place: Place) {
         &["pause", "job"],
         &["resume", "job"],
         &["waive", "job", "pay"],
-        &["resolve", "job", "pay", "--applied"],
+        &["resolve", "job", "pay", "--applied", "--output", "null"],
     ] {
         let run = tool.run(arguments).await;
         run.expect(4, &["is refused: the milestone job is completed"]);
     }
-    let run = tool.run(&["resolve", "job", "nothing", "--applied"]).await;
+    let run = tool
+        .run(&["resolve", "job", "nothing", "--applied", "--output", "1"])
+        .await;
     run.expect(4, &["the milestone has no action `nothing`; it has pay"]);
     runtime.shutdown().await;
 }
@@ -288,8 +290,15 @@ async fn what_is_in_doubt_is_resolved(place: Place) {
         );
     }
     let handle = in_doubt("without").await;
-    tool.ok(&["resolve", "without", "charge", "--applied"])
-        .await;
+    tool.ok(&[
+        "resolve",
+        "without",
+        "charge",
+        "--applied",
+        "--output",
+        "null",
+    ])
+    .await;
     assert_eq!(
         handle.outcome().await.unwrap(),
         bson::doc! { "charge": null }

@@ -138,7 +138,7 @@ async fn nothing_acts_on_the_terminal(place: Place) {
         &["retry", &ids[0]],
         &["remove", &ids[0]],
         &["waive", &ids[0], BAD],
-        &["resolve", &ids[0], BAD, "--applied"],
+        &["resolve", &ids[0], BAD, "--applied", "--output", "1"],
     ] {
         let run = tool.run(arguments).await;
         harmless(&run.out);

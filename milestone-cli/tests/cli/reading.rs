@@ -218,7 +218,7 @@ async fn what_is_not_there_is_not_found(place: Place) {
         &["show", "nobody"][..],
         &["graph", "nobody"],
         &["remove", "nobody", "--yes"],
-        &["resolve", "nobody", "pay", "--applied"],
+        &["resolve", "nobody", "pay", "--applied", "--output", "1"],
     ] {
         tool.run(arguments).await.expect(3, &[missing]);
     }

@@ -8,7 +8,7 @@ use milestone_runtime::{
     core::record::{ActionRecord, ActionState, MilestoneId, MilestoneRecord, Phase},
 };
 
-use super::{court::Court, log::Log};
+use super::{court::Court, log::Log, story::LEASE};
 
 /// One call of a body.
 #[derive(Clone, Debug)]
@@ -24,8 +24,9 @@ pub(crate) struct Run {
     epoch: i64,
     /// Whether it was to run alone when it began.
     pub(crate) suspect: bool,
-    /// The turn in which it began.
+    /// The turn in which it began, and when.
     pub(crate) begun: u64,
+    at: u64,
     /// The turn in which it took effect; of a verify, in which it said that its action has.
     pub(crate) effect: Option<u64>,
     pub(crate) end: Option<End>,
@@ -93,6 +94,7 @@ impl Ledger {
             epoch: context.epoch(),
             suspect,
             begun: inner.turn,
+            at: self.log.now(),
             effect: None,
             end: None,
             frozen: false,
@@ -202,7 +204,15 @@ impl Ledger {
                 answered.chain(sent).any(|order| order == "resolve")
             })
         };
-        let is_cleared = |id: &MilestoneId, epoch: i64| has_ended(id, epoch) || is_resolved(id);
+        // One that has run alone for six leases is let go.
+        let let_go = LEASE.as_millis() * 6;
+        let is_let_go = |id: &MilestoneId| {
+            here().any(|run| {
+                run.id == *id && run.suspect && u128::from(self.log.now() - run.at) >= let_go
+            })
+        };
+        let is_cleared =
+            |id: &MilestoneId, epoch: i64| has_ended(id, epoch) || is_resolved(id) || is_let_go(id);
         let suspect =
             record.is_some_and(MilestoneRecord::is_suspect) && !is_cleared(id, context.epoch());
         for run in here().filter(|run| run.end.is_none() && run.id != *id) {

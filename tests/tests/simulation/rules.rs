@@ -5,7 +5,7 @@ use milestone_core::lease::{PARKED_FROM, SUSPECT_FROM};
 use milestone_runtime::{
     core::record::{
         ActionRecord, ActionState, Command, Lease, MilestoneRecord, Order, Phase, Status,
-        UndoRecord, UndoState,
+        UndoRecord, UndoState, Unwind,
     },
     store::{Committed, Sent},
 };
@@ -169,8 +169,11 @@ fn check_milestone(before: &MilestoneRecord, after: &MilestoneRecord, wrong: &mu
     );
     // What has failed by its deadline may be tried again, as all that has failed.
     let is_tried_again = before.state == Status::Failed && after.unwind.is_none();
+    // What completes it after its deadline counts.
+    let is_completed =
+        after.state == Status::Completed && before.unwind.as_ref().is_some_and(Unwind::is_overdue);
     wrong.unless(
-        before.unwind.is_none() || before.unwind == after.unwind || is_tried_again,
+        before.unwind.is_none() || before.unwind == after.unwind || is_tried_again || is_completed,
         || "it is no longer undone".to_owned(),
     );
     wrong.unless(
