@@ -86,7 +86,7 @@ fn s27_not_stored_since_the_server_is_away() {
     run_async(async {
         let mut server = OwnServer::start().await;
         let runtime = builder(&server)
-            .start_timeout(Duration::from_secs(1))
+            .start_timeout(Duration::from_secs(3))
             .build()
             .await
             .unwrap();
@@ -94,7 +94,7 @@ fn s27_not_stored_since_the_server_is_away() {
         let began = Instant::now();
         let error = runtime.start("a", "a", ()).id("one").await.unwrap_err();
         assert!(
-            began.elapsed() < Duration::from_secs(10),
+            began.elapsed() < Duration::from_secs(30),
             "{:?}",
             began.elapsed()
         );
