@@ -158,11 +158,12 @@ fn retries_are_used_up() {
 #[test]
 fn each_kind_of_end_by_mode() {
     use ActionState::{Backoff, Failed as Final, InDoubt, Ready};
-    use AttemptKind::{Abandoned, Cancelled, Panic, Refused, Timeout};
+    use AttemptKind::{Abandoned, Cancelled, Panic, Refused, Timeout, Unclear};
     let cases = [
         (None, Backoff, Backoff),
         (Some(Timeout), InDoubt, Backoff),
         (Some(Panic), InDoubt, Backoff),
+        (Some(Unclear), InDoubt, Backoff),
         (Some(Cancelled), InDoubt, Ready),
         (Some(Abandoned), InDoubt, Ready),
         (Some(Refused), Final, Final),
@@ -179,7 +180,8 @@ fn each_kind_of_end_by_mode() {
             assert_eq!(bench.state("a"), state, "{kind:?} of {mode:?}");
             let success = if state == InDoubt { None } else { Some(false) };
             assert_eq!(bench.record.report[0].success, success);
-            let counted = i64::from(state != Ready);
+            // A worker that shuts down or dies is no failure of the action.
+            let counted = i64::from(!matches!(kind, Some(Cancelled | Abandoned)));
             assert_eq!(
                 bench.record.actions[0].failures, counted,
                 "{kind:?} of {mode:?}"
