@@ -143,6 +143,7 @@ fn long_tests(options: &Options, seed: u64) -> Vec<Step> {
             test(name, &outages, ("MILESTONE_OUTAGE", seconds.to_string()))
         }));
     }
+    steps.extend(full_sizes(options));
     let first = seed % 1_000_000_000;
     let seeds = format!("{first}..{}", first + SEEDS_A_MINUTE * options.minutes);
     steps.push(test(
@@ -167,6 +168,38 @@ fn long_tests(options: &Options, seed: u64) -> Vec<Step> {
         ));
     }
     steps
+}
+
+/// Tests of growth and of races in full: a test run takes smaller sizes and fewer rounds. They start a server of their own.
+fn full_sizes(options: &Options) -> Vec<Step> {
+    let tests = [
+        ("large graphs and backlogs, in full", "growth::"),
+        ("1,000 milestones in a second, 50 times", "f04"),
+    ];
+    let step = |(name, filter): (&str, &str)| {
+        let mut command = cargo();
+        command.args([
+            "xtask",
+            "test",
+            "-p",
+            "milestone-tests",
+            "--test",
+            "field",
+            filter,
+        ]);
+        command.env("MILESTONE_LARGE", "1");
+        command.env("MILESTONE_BACKLOG_SQLITE", "50000");
+        command.env("MILESTONE_BACKLOG_MONGODB", "5000");
+        command.env("MILESTONE_ROUNDS", "50");
+        if let Some(uri) = &options.uri {
+            command.env("MILESTONE_TEST_URI", uri);
+        }
+        Step {
+            name: name.to_owned(),
+            command,
+        }
+    };
+    tests.into_iter().map(step).collect()
 }
 
 async fn succeeds(command: Command) -> Result<bool> {
