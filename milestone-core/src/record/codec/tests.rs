@@ -169,7 +169,7 @@ fn what_cannot_be_read_is_named() {
             action.insert(key, value.clone());
         }
     };
-    let cases: [(&str, Change<'_>); 9] = [
+    let cases: [(&str, Change<'_>); 11] = [
         (
             "its schema is 2, this version reads 1 and lower",
             &|document| drop(document.insert("schema", 2_i64)),
@@ -180,6 +180,14 @@ fn what_cannot_be_read_is_named() {
         ("missing field `parameters`", &|document| {
             drop(document.remove("parameters"));
         }),
+        (
+            "its `rev` is 9223372036854775807, which nothing counts up to",
+            &|document| drop(document.insert("rev", i64::MAX)),
+        ),
+        (
+            "its `actions.0.attempts` is -1, which nothing counts up to",
+            &action("attempts", Bson::from(-1_i64)),
+        ),
         ("it has no actions", &|document| {
             drop(document.insert("actions", Vec::<Bson>::new()));
         }),
