@@ -169,17 +169,14 @@ impl Editor<'_> {
         let running = self.check_running(task, number)?;
         self.forget_losses(task.phase);
         let after = self.after(task, &failed);
+        let is_handed_back = failed.is_handed_back();
         let success = match after {
             After::InDoubt(_) => None,
             _ => Some(false),
         };
         self.end_attempt(task, &running, success, failed.kind, Some(failed.error));
         // A worker that shuts down or dies is no failure of the action.
-        let handed_back = matches!(
-            failed.kind,
-            Some(AttemptKind::Cancelled | AttemptKind::Abandoned)
-        );
-        if !handed_back {
+        if !is_handed_back {
             self.count_failure(task);
         }
         match (task.phase, after) {
@@ -297,10 +294,6 @@ impl Editor<'_> {
                     | AttemptKind::Abandoned
             )
         );
-        let handed_back = matches!(
-            failed.kind,
-            Some(AttemptKind::Cancelled | AttemptKind::Abandoned)
-        );
         let failures = action.tries(task.phase).map_or(0, |tries| tries.failures);
         let mut policy = failed.policy;
         if task.phase == Phase::Undo {
@@ -319,7 +312,7 @@ impl Editor<'_> {
                 return After::Final;
             }
         }
-        if handed_back {
+        if failed.is_handed_back() {
             return After::Again;
         }
         if failed.fatal {

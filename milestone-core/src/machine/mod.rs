@@ -136,6 +136,16 @@ pub struct Failed {
     pub settle: Duration,
 }
 
+impl Failed {
+    /// Whether the worker ended it, not the action: it is no failure of the action.
+    const fn is_handed_back(&self) -> bool {
+        matches!(
+            self.kind,
+            Some(AttemptKind::Cancelled | AttemptKind::Abandoned)
+        )
+    }
+}
+
 /// An event that does not fit the milestone. The milestone is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

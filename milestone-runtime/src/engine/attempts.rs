@@ -189,31 +189,18 @@ impl Engine {
         let Some(body) = self.places.bodies.get(&serial) else {
             return;
         };
+        let method = self.shared.registry.get(&body.method);
+        let timeout = method
+            .and_then(|method| method.options.timeout)
+            .unwrap_or_default();
         if !body.start.has_begun() {
             // The executor has had no time for it: it has not taken long, it has not begun. It is looked at again.
-            let options = self
-                .shared
-                .registry
-                .get(&body.method)
-                .map(|method| method.options);
-            let timeout = options
-                .and_then(|options| options.timeout)
-                .unwrap_or_default()
-                .min(LONGEST);
-            let timer = self.later(timeout, Message::TimedOut { serial });
+            let timer = self.later(timeout.min(LONGEST), Message::TimedOut { serial });
             if let Some(body) = self.places.bodies.get_mut(&serial) {
                 body.timer = Some(timer);
             }
             return;
         }
-        let options = self
-            .shared
-            .registry
-            .get(&body.method)
-            .map(|method| method.options);
-        let timeout = options
-            .and_then(|options| options.timeout)
-            .unwrap_or_default();
         let message = format!(
             "the attempt took longer than its timeout of {}",
             humantime::format_duration(timeout)
