@@ -50,6 +50,7 @@ mod error;
 mod executor;
 mod handle;
 mod ids;
+pub mod mongo;
 mod registry;
 mod runtime;
 mod signal;
