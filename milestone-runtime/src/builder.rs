@@ -17,6 +17,7 @@ use crate::{
     error::Error,
     executor::{Executor, Tasks},
     ids::worker_id,
+    mongo::cleaner::{Cleaner, Traces},
     registry::{Method, Registry},
     runtime::{Inner, Runtime},
     store::{Store, WorkerInfo},
@@ -114,6 +115,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How far the clocks of the database's servers may be apart, for the toolkit ([`mongo`](crate::mongo)): what `once` and transactions leave
+    /// behind is removed one and a half times as long after it is of no more use. The same in all workers. Default 1 min, at least 100 ms.
+    pub fn clock_skew(mut self, skew: Duration) -> Self {
+        self.config.clock_skew = skew;
+        self
+    }
+
     /// How large things may become.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
@@ -207,7 +215,9 @@ impl RuntimeBuilder {
         } else {
             tracing::info!(%worker, server = %info.description, actions = %methods.join(", "), "a worker is ready");
         }
+        let (traces, left) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
+            traces: Traces::new(traces),
             clock,
             worker,
             store,
@@ -231,6 +241,10 @@ impl RuntimeBuilder {
         executor
             .tasks()
             .spawn(hints(Arc::clone(&shared), tell.clone()));
+        if shared.store.mongodb().is_some() && !shared.config.client {
+            let cleaner = Cleaner::new(Arc::clone(&shared), left, tell.clone());
+            executor.tasks().spawn(cleaner.run());
+        }
         if !shared.config.client {
             executor
                 .tasks()

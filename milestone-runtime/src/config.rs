@@ -19,6 +19,8 @@ pub(crate) struct Config {
     /// `None`: by the action's timeout, see [`Config::settle`].
     pub(crate) settle: Option<Duration>,
     pub(crate) start_timeout: Duration,
+    /// How far the clocks of the database's servers may be apart.
+    pub(crate) clock_skew: Duration,
     pub(crate) limits: Limits,
     /// Nothing runs here: milestones are started and read only.
     pub(crate) client: bool,
@@ -34,6 +36,7 @@ impl Config {
             grace: Duration::from_secs(30),
             settle: None,
             start_timeout: Duration::from_secs(30),
+            clock_skew: Duration::from_mins(1),
             limits: Limits::new(),
             client: false,
         }
@@ -84,9 +87,17 @@ impl Config {
             ("grace", self.grace),
             ("settle", self.settle.unwrap_or_default()),
             ("start_timeout", self.start_timeout),
+            ("clock_skew", self.clock_skew),
         ];
         if let Some((name, value)) = long.into_iter().find(|(_, value)| *value > LONGEST) {
             return setting(name, format!("{value:?}"), "it is at most 365 days");
+        }
+        if self.clock_skew < Duration::from_millis(100) {
+            return setting(
+                "clock_skew",
+                format!("{:?}", self.clock_skew),
+                "it is at least 100 ms; the default is 1 min",
+            );
         }
         if self.concurrency == 0 || self.concurrency > 100_000 {
             return setting(

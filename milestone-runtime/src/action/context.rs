@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use milestone_core::record::{MilestoneId, Phase};
 
+use crate::engine::{Shared, hold::Hold};
+
 /// What the runtime knows of an attempt: identity, number, the key for services that take one, and whether it should stop.
 #[derive(Clone, Debug)]
 pub struct Context {
@@ -20,6 +22,9 @@ pub(crate) struct ContextInner {
     pub(crate) epoch: i64,
     pub(crate) worker: String,
     pub(crate) cancelled: tokio::sync::watch::Receiver<bool>,
+    /// The lease under which it runs.
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Context {
@@ -78,6 +83,14 @@ impl Context {
     /// did.
     pub fn key_of(&self, action: &str) -> String {
         format!("{}/{action}", self.inner.id)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.inner.hold
     }
 
     /// Whether the attempt should stop: its lease is lost, the milestone is cancelled, or the worker shuts down.

@@ -335,7 +335,7 @@ fn call_of(
     task: Task,
     number: i64,
     inputs: Option<&[Input]>,
-    shared: &super::Shared,
+    shared: &Arc<super::Shared>,
     cancelled: watch::Receiver<bool>,
 ) -> Call {
     let record = &held.record;
@@ -370,6 +370,8 @@ fn call_of(
         epoch: record.epoch,
         worker: shared.worker.clone(),
         cancelled,
+        hold: Arc::clone(&held.hold),
+        shared: Arc::clone(shared),
     });
     Call::new(CallInner {
         parameters: Arc::clone(&held.parameters),

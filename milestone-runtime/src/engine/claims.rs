@@ -151,7 +151,7 @@ impl Engine {
         self.poll_at = Instant::now() + self.idle_wait.mul_f64(0.9 + fastrand::f64() / 10.0);
         for record in claimed.records {
             let id = record.id.clone();
-            let Some(held) = Held::new(record) else {
+            let Some(held) = Held::new(record, &self.tell) else {
                 continue;
             };
             if let Some(old) = self.held.remove(&id) {

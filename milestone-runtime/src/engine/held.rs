@@ -10,8 +10,9 @@ use milestone_core::{
     record::{MilestoneId, MilestoneRecord},
 };
 
-use tokio::task::AbortHandle;
+use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 
+use super::{hold::Hold, message::Message};
 use crate::store::Commit;
 
 /// A change that is planned: the patch, and what it came from, so that it can be planned anew.
@@ -28,10 +29,10 @@ pub(super) struct Held {
     /// As it is once everything planned is stored.
     pub(super) record: MilestoneRecord,
     pub(super) token: String,
+    /// What bodies know of the lease.
+    pub(super) hold: Arc<Hold>,
     /// The `rev` in the database, as far as it was acknowledged.
     pub(super) rev: i64,
-    /// The end of the lease, as far as it was acknowledged.
-    pub(super) until: DateTime,
     /// On its way, and not to be touched.
     pub(super) in_flight: Option<Commit>,
     pub(super) flying: Change,
@@ -70,14 +71,23 @@ impl Drop for Timer {
 }
 
 impl Held {
-    pub(super) fn new(mut record: MilestoneRecord) -> Option<Self> {
+    pub(super) fn new(
+        mut record: MilestoneRecord,
+        tell: &UnboundedSender<Message>,
+    ) -> Option<Self> {
         let lease = record.lease.clone()?;
+        let hold = Hold::new(
+            record.id.clone(),
+            lease.token.clone(),
+            lease.until,
+            tell.clone(),
+        );
         let parameters = std::mem::replace(&mut record.parameters, Bson::Null);
         let size = size_of_value(&parameters) + size_of(&record);
         Some(Self {
             token: lease.token,
             rev: record.rev,
-            until: lease.until,
+            hold: Arc::new(hold),
             record,
             in_flight: None,
             flying: Change::default(),
@@ -115,9 +125,15 @@ impl Held {
         self.record.lease.is_none()
     }
 
-    /// Whether nothing of it runs or is about to.
+    /// The end of the lease, as far as it was acknowledged.
+    pub(super) fn until(&self) -> DateTime {
+        self.hold.until()
+    }
+
+    /// Whether nothing of it runs or is about to, not even a call that a body has left behind.
     pub(super) fn is_idle(&self) -> bool {
         self.bodies.is_empty()
+            && !self.hold.has_calls()
             && self.waiting.is_empty()
             && self.flying.begins.is_empty()
             && self.pending.begins.is_empty()

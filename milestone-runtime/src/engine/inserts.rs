@@ -58,7 +58,7 @@ impl Engine {
                 .clock
                 .in_future(self.shared.config.stored_lease()),
         });
-        let Some(held) = Held::new(leased) else {
+        let Some(held) = Held::new(leased, &self.tell) else {
             return record;
         };
         let id = held.id().clone();
@@ -197,7 +197,7 @@ impl Engine {
 
     /// A new milestone is stored: if it was born leased, its bodies start.
     fn born(&mut self, record: &MilestoneRecord) {
-        let Some(held) = Held::new(record.clone()) else {
+        let Some(held) = Held::new(record.clone(), &self.tell) else {
             return;
         };
         let id = held.id().clone();
@@ -221,7 +221,7 @@ impl Engine {
 
     /// A new milestone is not stored, or not as this one: the places that it had are free.
     fn unborn(&mut self, record: &MilestoneRecord) {
-        if let Some(held) = Held::new(record.clone()) {
+        if let Some(held) = Held::new(record.clone(), &self.tell) {
             for task in begun(&held) {
                 self.places.release(&method_of(&held, task));
             }

@@ -7,6 +7,7 @@ mod claims;
 pub(crate) mod clock;
 mod commits;
 mod held;
+pub(crate) mod hold;
 mod inserts;
 mod late;
 mod lifecycle;
@@ -47,7 +48,10 @@ use self::{
     places::Places,
     suspects::Suspects,
 };
-use crate::{action::States, config::Config, executor::Tasks, registry::Registry, store::Store};
+use crate::{
+    action::States, config::Config, executor::Tasks, mongo::cleaner::Traces, registry::Registry,
+    store::Store,
+};
 
 /// What the engine shares with the runtime's handles.
 #[derive(Debug)]
@@ -64,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) application: Tasks,
     /// Milestones that were seen as due but taken by another worker in between.
     pub(crate) missed_claims: AtomicU64,
+    /// Where the toolkit tells what it leaves behind in the database.
+    pub(crate) traces: Traces,
     /// Whether it was shut down, and tells no more that it lives.
     pub(crate) retired: AtomicBool,
 }

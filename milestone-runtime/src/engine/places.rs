@@ -8,7 +8,7 @@ use std::{
 use bson::DateTime;
 use milestone_core::{
     machine::{Task, deadline_of, due_tasks},
-    record::MilestoneId,
+    record::{MilestoneId, Phase},
 };
 use tokio::{sync::watch, task::AbortHandle};
 
@@ -180,6 +180,10 @@ impl Engine {
                 continue;
             }
             if self.places.is_disowned(id, due.task) {
+                continue;
+            }
+            if due.task.phase == Phase::Undo && held.hold.has_calls() {
+                // What is undone must not take effect afterwards.
                 continue;
             }
             let Some(method) = self.shared.registry.get(due.method) else {

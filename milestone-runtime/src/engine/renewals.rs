@@ -14,7 +14,7 @@ impl Engine {
         let margin = i64::try_from((self.shared.config.lease / 10).as_millis()).unwrap_or(0);
         self.held.get(id).is_some_and(|held| {
             let latest = self.shared.clock.latest().timestamp_millis();
-            latest < held.until.timestamp_millis() - margin
+            latest < held.until().timestamp_millis() - margin
         })
     }
 
@@ -22,7 +22,7 @@ impl Engine {
     pub(super) fn renews_late(&self) -> bool {
         let now = self.now();
         let mut renewed = self.held.values().filter(|held| !held.waits());
-        renewed.any(|held| held.until <= now)
+        renewed.any(|held| held.until() <= now)
     }
 
     pub(super) fn send_renewal(&mut self) {
@@ -70,7 +70,8 @@ impl Engine {
         }
         let (now, limits) = (self.now(), self.shared.config.limits);
         let fresh = i64::try_from((self.shared.config.lease * 3 / 4).as_millis()).unwrap_or(0);
-        let is_fresh = |held: &Held| held.until.timestamp_millis() - now.timestamp_millis() > fresh;
+        let is_fresh =
+            |held: &Held| held.until().timestamp_millis() - now.timestamp_millis() > fresh;
         let places = &self.places;
         for (id, held) in &mut self.held {
             if !held.waits() || is_fresh(held) || places.has_disowned(id) {
@@ -135,7 +136,7 @@ impl Engine {
             if held.token != *token {
                 continue;
             }
-            held.until = held.until.max(request.until);
+            held.hold.extend(request.until);
             let waiting = std::mem::take(&mut held.waiting);
             if !waiting.is_empty() {
                 self.start_bodies(id, waiting);

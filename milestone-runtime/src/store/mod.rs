@@ -90,6 +90,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Removes the entry of a worker that ends in order.
     fn retire(&self, worker: String) -> StoreFuture<'_, ()>;
 
+    /// The store, if it is MongoDB: what the toolkit ([`mongo`](crate::mongo)) needs is there only.
+    fn mongodb(&self) -> Option<&mongodb::MongoStore> {
+        None
+    }
+
     /// The workers that have told that they live, dead ones too until somebody removes them.
     fn workers(&self) -> StoreFuture<'_, Vec<WorkerInfo>>;
 }
@@ -105,6 +110,8 @@ pub struct ServerInfo {
     pub description: String,
     /// Its time.
     pub now: DateTime,
+    /// Whether it has transactions of several documents.
+    pub transactions: bool,
 }
 
 impl ServerInfo {
@@ -113,7 +120,15 @@ impl ServerInfo {
         Self {
             description: description.into(),
             now,
+            transactions: false,
         }
+    }
+
+    /// Says that it has transactions of several documents.
+    #[must_use]
+    pub fn with_transactions(mut self) -> Self {
+        self.transactions = true;
+        self
     }
 }
 

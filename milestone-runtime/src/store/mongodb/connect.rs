@@ -68,11 +68,14 @@ pub(super) enum Topology {
 pub(super) struct Connection {
     pub(super) milestones: Collection<RawDocumentBuf>,
     pub(super) workers: Collection<RawDocumentBuf>,
+    pub(super) witnesses: Collection<RawDocumentBuf>,
+    /// The collections in which documents are marked, see `traces.rs`.
+    pub(super) marked: Collection<RawDocumentBuf>,
     pub(super) database: Database,
     pub(super) server: String,
     topology: OnceLock<Topology>,
     patience: Duration,
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Connection {
@@ -108,6 +111,8 @@ impl Connection {
         Ok(Self {
             milestones: database.collection(collection),
             workers: database.collection(&format!("{collection}.workers")),
+            witnesses: database.collection(&format!("{collection}.witnesses")),
+            marked: database.collection(&format!("{collection}.marked")),
             database,
             server,
             topology: OnceLock::new(),
@@ -203,10 +208,14 @@ fn examine(server: &str, build: &Document, hello: &Document) -> Result<ServerInf
         Topology::ReplicaSet(name) => format!("replica set {name}"),
         Topology::Sharded => "sharded cluster".to_owned(),
     };
-    Ok(ServerInfo::new(
+    let info = ServerInfo::new(
         format!("MongoDB {version}, {kind}, at {server}"),
         local_time(server, hello)?,
-    ))
+    );
+    Ok(match topology(hello) {
+        Topology::Standalone => info,
+        Topology::ReplicaSet(_) | Topology::Sharded => info.with_transactions(),
+    })
 }
 
 #[cfg(test)]
@@ -227,6 +236,7 @@ mod tests {
                 "MongoDB 7.0.1, replica set rs0, at a:1",
                 DateTime::from_millis(7)
             )
+            .with_transactions()
         );
         let mut mongos = hello();
         mongos.insert("msg", "isdbgrid");

@@ -66,6 +66,22 @@ pub(super) const fn is_duplicate(code: i32) -> bool {
     matches!(code, 11000 | 11001 | 12582)
 }
 
+/// Whether an error says that another document has the key, in whatever shape: of a write, of one of many, or of a command.
+pub(crate) fn is_duplicate_key(error: &Error) -> bool {
+    match &*error.kind {
+        ErrorKind::InsertMany(many) => many
+            .write_errors
+            .iter()
+            .flatten()
+            .any(|error| is_duplicate(error.code)),
+        ErrorKind::BulkWrite(bulk) => bulk
+            .write_errors
+            .values()
+            .any(|error| is_duplicate(error.code)),
+        _ => command_code(error).is_some_and(is_duplicate),
+    }
+}
+
 /// The codes of a server that starts, stops, or is not the primary.
 const CHANGING: [i32; 9] = [91, 189, 10058, 10107, 11600, 11602, 13435, 13436, 9001];
 

@@ -16,6 +16,7 @@ mod nesting;
 mod read;
 mod renew;
 mod send;
+mod traces;
 mod update;
 mod uri;
 mod workers;
@@ -29,6 +30,7 @@ use bson::DateTime;
 use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 use mongodb::options::ClientOptions;
 
+pub(crate) use self::traces::TRACES_AT_ONCE;
 use self::{
     connect::{Connection, Source},
     uri::Address,
@@ -134,6 +136,10 @@ impl Store for MongoStore {
 
     fn lacks(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async { indexes::lacks(&*self.connection_or_new().await?).await })
+    }
+
+    fn mongodb(&self) -> Option<&MongoStore> {
+        Some(self)
     }
 
     fn now(&self) -> StoreFuture<'_, DateTime> {

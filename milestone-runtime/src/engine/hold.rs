@@ -1,0 +1,111 @@
+//! What the bodies of a milestone can know of the lease under which they run.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicUsize, Ordering},
+};
+
+use bson::DateTime;
+use milestone_core::record::MilestoneId;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::message::Message;
+
+/// The lease of a milestone that this worker holds, as far as it was acknowledged, and the calls that are made under it.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    id: MilestoneId,
+    token: String,
+    /// Its end, in milliseconds.
+    until: AtomicI64,
+    /// How many calls of the toolkit are on the wire. The milestone is not handed back before they have ended.
+    calls: AtomicUsize,
+    tell: UnboundedSender<Message>,
+}
+
+impl Hold {
+    pub(super) fn new(
+        id: MilestoneId,
+        token: String,
+        until: DateTime,
+        tell: UnboundedSender<Message>,
+    ) -> Self {
+        Self {
+            id,
+            token,
+            until: AtomicI64::new(until.timestamp_millis()),
+            calls: AtomicUsize::new(0),
+            tell,
+        }
+    }
+
+    /// The token of the lease.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// When it ends, as the database has last acknowledged it. Nobody else has taken the milestone before.
+    pub(crate) fn until(&self) -> DateTime {
+        DateTime::from_millis(self.until.load(Ordering::Acquire))
+    }
+
+    /// A renewal was acknowledged.
+    pub(super) fn extend(&self, until: DateTime) {
+        self.until
+            .fetch_max(until.timestamp_millis(), Ordering::AcqRel);
+    }
+
+    pub(super) fn has_calls(&self) -> bool {
+        self.calls.load(Ordering::Acquire) > 0
+    }
+
+    /// A call begins; it has ended when the guard is dropped.
+    pub(crate) fn call(self: &Arc<Self>) -> CallGuard {
+        self.calls.fetch_add(1, Ordering::AcqRel);
+        CallGuard(Arc::clone(self))
+    }
+}
+
+/// A call that is on the wire.
+#[derive(Debug)]
+pub(crate) struct CallGuard(Arc<Hold>);
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        if self.0.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Without the engine nobody waits for it.
+            let _ = self.0.tell.send(Message::Wake {
+                id: self.0.id.clone(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn the_engine_is_told_when_the_last_call_has_ended() {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let until = DateTime::from_millis(5);
+        let hold = Arc::new(Hold::new("m".into(), "t".to_owned(), until, tell));
+        let (first, second) = (hold.call(), hold.call());
+        drop(first);
+        assert!(hold.has_calls() && told.try_recv().is_err());
+        drop(second);
+        assert!(!hold.has_calls());
+        assert!(matches!(told.try_recv(), Ok(Message::Wake { id }) if id == "m".into()));
+    }
+
+    #[test]
+    fn a_late_reply_never_shortens_it() {
+        let (tell, _told) = mpsc::unbounded_channel();
+        let hold = Hold::new("m".into(), "t".to_owned(), DateTime::from_millis(5), tell);
+        hold.extend(DateTime::from_millis(9));
+        hold.extend(DateTime::from_millis(7));
+        assert_eq!(hold.until(), DateTime::from_millis(9));
+    }
+}

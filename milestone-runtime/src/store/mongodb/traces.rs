@@ -1,0 +1,367 @@
+//! Markers on documents of the application and witnesses: what the toolkit leaves behind, and removes. See `mongo/trace.rs`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
+use futures_util::TryStreamExt as _;
+use milestone_core::record::{ActionState, MilestoneId, Status};
+use mongodb::{Collection, IndexModel, Namespace, error::Error, options::IndexOptions};
+use serde::Deserialize;
+
+use super::{
+    MongoStore,
+    connect::Connection,
+    errors,
+    read::{self, Concern},
+};
+use crate::{
+    mongo::{
+        fate::View,
+        trace::{MARKERS, Marker, Place, Trace, WitnessKey},
+    },
+    store::StoreError,
+};
+
+/// How many traces are looked at in one go.
+pub(crate) const TRACES_AT_ONCE: usize = 500;
+
+impl MongoStore {
+    /// Stores a witness, unless there is one with its key, which is then given.
+    pub(crate) async fn witness(
+        &self,
+        key: &WitnessKey,
+        output: Bson,
+        at: DateTime,
+    ) -> Result<Option<Bson>, StoreError> {
+        let connection = self.connection()?;
+        loop {
+            match insert_witness(&connection, key, output.clone(), at).await {
+                Ok(()) => return Ok(None),
+                Err(error) if errors::is_duplicate_key(&error) => {
+                    // One that is gone again was of no more use.
+                    if let Some(output) = find_witness(&connection, key).await? {
+                        return Ok(Some(output));
+                    }
+                }
+                Err(error) => return Err(connection.error(error)),
+            }
+        }
+    }
+
+    /// What a witness says, if it is there.
+    pub(crate) async fn find_witness(&self, key: &WitnessKey) -> Result<Option<Bson>, StoreError> {
+        find_witness(&*self.connection()?, key).await
+    }
+
+    /// Notes that documents of a collection are marked, and makes the index by which marks that were left are found.
+    pub(crate) async fn note_marked(&self, namespace: &Namespace) -> Result<(), StoreError> {
+        let connection = self.connection()?;
+        let noted = async {
+            let index = IndexModel::builder()
+                .keys(doc! { "pendingMilestones.at": 1 })
+                .options(
+                    IndexOptions::builder()
+                        .name("milestone_pending".to_owned())
+                        .sparse(true)
+                        .build(),
+                )
+                .build();
+            collection(&connection, namespace)
+                .create_index(index)
+                .await?;
+            let id = doc! { "_id": { "database": &namespace.db, "collection": &namespace.coll } };
+            let noted = RawDocumentBuf::try_from(&id).map_err(Error::custom)?;
+            connection.marked.insert_one(noted).await
+        };
+        match noted.await {
+            Ok(_) => Ok(()),
+            // It was noted before.
+            Err(error) if errors::is_duplicate_key(&error) => Ok(()),
+            Err(error) => Err(connection.error(error)),
+        }
+    }
+
+    /// The collections in which documents are or were marked.
+    pub(crate) async fn marked(&self) -> Result<Vec<Namespace>, StoreError> {
+        let connection = self.connection()?;
+        let found: Result<Vec<RawDocumentBuf>, Error> = async {
+            let found = connection.marked.find(doc! {}).await?;
+            found.try_collect().await
+        }
+        .await;
+        let found = found.map_err(|error| connection.error(error))?;
+        let namespace = |document: &RawDocumentBuf| {
+            let id = document.get_document("_id").ok()?;
+            Some(Namespace::new(
+                id.get_str("database").ok()?,
+                id.get_str("collection").ok()?,
+            ))
+        };
+        Ok(found.iter().filter_map(namespace).collect())
+    }
+
+    /// Markers of a collection that are older, the oldest first, beginning with some time; and the time with which to go on.
+    pub(crate) async fn old_markers(
+        &self,
+        namespace: &Namespace,
+        from: DateTime,
+        before: DateTime,
+    ) -> Result<(Vec<Trace>, Option<DateTime>), StoreError> {
+        let connection = self.connection()?;
+        let limit = i64::try_from(TRACES_AT_ONCE).unwrap_or(i64::MAX);
+        let found: Result<Vec<Document>, Error> = async {
+            let found = collection(&connection, namespace)
+                .find(doc! { MARKERS: { "$elemMatch": { "at": { "$gte": from, "$lt": before } } } })
+                .sort(doc! { "pendingMilestones.at": 1 })
+                .projection(doc! { MARKERS: 1 })
+                .limit(limit)
+                .await?;
+            found.try_collect().await
+        }
+        .await;
+        let found = found.map_err(|error| connection.error(error))?;
+        let mut next = None;
+        let mut traces = Vec::new();
+        for document in &found {
+            let markers = markers_of(namespace, document);
+            let old = markers
+                .into_iter()
+                .filter(|(_, at)| *at >= from && *at < before);
+            let (markers, times): (Vec<Trace>, Vec<DateTime>) = old.unzip();
+            // The documents come in the order of their oldest markers.
+            next = times.into_iter().min().or(next);
+            traces.extend(markers);
+        }
+        Ok((traces, next.filter(|_| found.len() == TRACES_AT_ONCE)))
+    }
+
+    /// Witnesses that are older, by `_id`, beginning behind one.
+    pub(crate) async fn old_witnesses(
+        &self,
+        behind: Option<&WitnessKey>,
+        before: DateTime,
+    ) -> Result<Vec<WitnessKey>, StoreError> {
+        let connection = self.connection()?;
+        let mut filter = doc! { "at": { "$lt": before } };
+        if let Some(key) = behind {
+            filter.insert("_id", doc! { "$gt": key.to_bson() });
+        }
+        let limit = i64::try_from(TRACES_AT_ONCE).unwrap_or(i64::MAX);
+        let found: Result<Vec<RawDocumentBuf>, Error> = async {
+            let found = connection
+                .witnesses
+                .find(filter)
+                .sort(doc! { "_id": 1 })
+                .projection(doc! { "_id": 1 })
+                .limit(limit)
+                .await?;
+            found.try_collect().await
+        }
+        .await;
+        let found = found.map_err(|error| connection.error(error))?;
+        let key = |document: &RawDocumentBuf| {
+            let id = document.get_document("_id").ok()?;
+            WitnessKey::read(&Document::try_from(id).ok()?)
+        };
+        Ok(found.iter().filter_map(key).collect())
+    }
+
+    /// How far milestones are, those that exist.
+    pub(crate) async fn views(
+        &self,
+        ids: &[MilestoneId],
+    ) -> Result<HashMap<MilestoneId, View>, StoreError> {
+        let connection = self.connection()?;
+        let projection = doc! { "state": 1, "endDate": 1, "actions.name": 1, "actions.state": 1, "actions.undo.method": 1 };
+        let found = read::documents(&connection, ids, Some(projection), Concern::Majority).await;
+        let found = found.map_err(|error| connection.error(error))?;
+        let mut views = HashMap::new();
+        for document in &found {
+            if let Some((id, view)) = view(document) {
+                views.insert(id, view);
+            }
+        }
+        Ok(views)
+    }
+
+    /// Removes traces; what is gone already is no error.
+    pub(crate) async fn remove_traces(&self, traces: &[Trace]) -> Result<(), StoreError> {
+        let connection = self.connection()?;
+        let mut witnesses = Vec::new();
+        let mut updates: BTreeMap<(&str, &str), Vec<Document>> = BTreeMap::new();
+        for trace in traces {
+            match trace {
+                Trace::Witness(key) => witnesses.push(Bson::Document(key.to_bson())),
+                Trace::Marker { place, marker } => {
+                    let statements = updates
+                        .entry((&place.database, &place.collection))
+                        .or_default();
+                    let pull = doc! { "$pull": { MARKERS: marker.key() } };
+                    statements.push(doc! { "q": { "_id": place.id.clone() }, "u": pull });
+                    let empty = doc! { "_id": place.id.clone(), MARKERS: [] };
+                    statements.push(doc! { "q": empty, "u": { "$unset": { MARKERS: 1 } } });
+                }
+            }
+        }
+        for ((database, collection), statements) in updates {
+            let update = doc! { "update": collection, "updates": statements, "ordered": true, "writeConcern": connection.write_concern() };
+            let database = connection.client.database(database);
+            let reply = database.run_command(update);
+            let reply = reply.await.map_err(|error| connection.error(error))?;
+            if let Ok([first, ..]) = reply.get_array("writeErrors").map(Vec::as_slice) {
+                return Err(StoreError::Other(format!(
+                    "markers cannot be removed from {}.{collection}: {first}",
+                    database.name()
+                )));
+            }
+        }
+        if !witnesses.is_empty() {
+            let removed = connection
+                .witnesses
+                .delete_many(doc! { "_id": { "$in": witnesses } });
+            removed.await.map_err(|error| connection.error(error))?;
+        }
+        Ok(())
+    }
+}
+
+fn collection(connection: &Connection, namespace: &Namespace) -> Collection<Document> {
+    connection
+        .client
+        .database(&namespace.db)
+        .collection(&namespace.coll)
+}
+
+async fn insert_witness(
+    connection: &Connection,
+    key: &WitnessKey,
+    output: Bson,
+    at: DateTime,
+) -> Result<(), Error> {
+    let witness = doc! { "_id": key.to_bson(), "output": output, "at": at };
+    let witness = RawDocumentBuf::try_from(&witness).map_err(Error::custom)?;
+    connection.witnesses.insert_one(witness).await.map(|_| ())
+}
+
+async fn find_witness(
+    connection: &Connection,
+    key: &WitnessKey,
+) -> Result<Option<Bson>, StoreError> {
+    let found: Result<Vec<RawDocumentBuf>, Error> = async {
+        let found = connection
+            .witnesses
+            .find(doc! { "_id": key.to_bson() })
+            .with_options(Concern::Settled.options(connection))
+            .await?;
+        found.try_collect().await
+    }
+    .await;
+    let found = found.map_err(|error| connection.error(error))?;
+    let Some(witness) = found.first() else {
+        return Ok(None);
+    };
+    let output = witness.get("output").ok().flatten();
+    let output = output.map(Bson::try_from).transpose();
+    let output = output.map_err(|error| StoreError::Other(error.to_string()))?;
+    Ok(Some(output.unwrap_or(Bson::Null)))
+}
+
+fn markers_of(namespace: &Namespace, document: &Document) -> Vec<(Trace, DateTime)> {
+    let Some(id) = document.get("_id") else {
+        return Vec::new();
+    };
+    let markers = document.get_array(MARKERS).map(Vec::as_slice);
+    let markers = markers.unwrap_or_default().iter();
+    markers
+        .filter_map(|marker| {
+            let marker = marker.as_document()?;
+            let at = *marker.get_datetime("at").ok()?;
+            let place = Place {
+                database: namespace.db.clone(),
+                collection: namespace.coll.clone(),
+                id: id.clone(),
+            };
+            let marker = Marker::read(marker)?;
+            Some((Trace::Marker { place, marker }, at))
+        })
+        .collect()
+}
+
+fn view(document: &RawDocumentBuf) -> Option<(MilestoneId, View)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Milestone {
+        state: Status,
+        end_date: Option<DateTime>,
+        #[serde(default)]
+        actions: Vec<Action>,
+    }
+    #[derive(Deserialize)]
+    struct Action {
+        name: String,
+        state: ActionState,
+        undo: Option<RawDocumentBuf>,
+    }
+    let id = read::id(document)?;
+    let milestone: Milestone = bson::deserialize_from_slice(document.as_bytes()).ok()?;
+    let actions = milestone.actions.into_iter();
+    let view = View {
+        state: milestone.state,
+        end_date: milestone.end_date,
+        actions: actions
+            .map(|action| (action.name, action.state, action.undo.is_some()))
+            .collect(),
+    };
+    Some((id, view))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_tells_what_can_be_undone() {
+        let document = doc! {
+            "_id": "t-1",
+            "state": "running",
+            "actions": [
+                { "name": "debit", "state": "completed", "undo": { "method": "refund" } },
+                { "name": "credit", "state": "in_doubt" },
+            ],
+        };
+        let document = RawDocumentBuf::try_from(&document).unwrap();
+        let actions = vec![
+            ("debit".to_owned(), ActionState::Completed, true),
+            ("credit".to_owned(), ActionState::InDoubt, false),
+        ];
+        let expected = View {
+            state: Status::Running,
+            end_date: None,
+            actions,
+        };
+        assert_eq!(view(&document), Some(("t-1".into(), expected)));
+    }
+
+    #[test]
+    fn what_is_no_marker_is_left_alone() {
+        let at = DateTime::from_millis(7);
+        let marker = Marker {
+            milestone: "t-1".into(),
+            action: "debit".to_owned(),
+            label: String::new(),
+            undone: false,
+        };
+        let document =
+            doc! { "_id": 7, MARKERS: ["t-0", { "milestone": "t-1" }, marker.stored(at)] };
+        let namespace = Namespace::new("bank", "accounts");
+        let place = Place {
+            database: "bank".to_owned(),
+            collection: "accounts".to_owned(),
+            id: Bson::Int32(7),
+        };
+        assert_eq!(
+            markers_of(&namespace, &document),
+            [(Trace::Marker { place, marker }, at)]
+        );
+    }
+}
