@@ -4,8 +4,10 @@
 
 pub mod bank;
 pub mod card;
+pub mod crew;
 mod file;
 pub mod kill;
+pub mod mongo;
 pub mod table;
 
 use std::time::Duration;

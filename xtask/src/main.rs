@@ -1,6 +1,7 @@
 //! `cargo xtask`: runs the tests against a real server, breaks things for longer than they may take, and starts a server to try things by
 //! hand.
 
+mod example;
 mod process;
 mod server;
 mod tests_runner;
@@ -51,6 +52,14 @@ enum Task {
         #[arg(long, conflicts_with_all = ["port", "storage", "durable"])]
         build_only: bool,
     },
+    /// Runs one of the examples against the server that the tests would run against, in an empty database.
+    Example {
+        /// Its name, such as `two_phase_commit`.
+        name: String,
+        /// Arguments of the example.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Breaks things for some minutes, and ends with figures: worker processes are killed and frozen, servers killed and restarted, connections
     /// cut; then come long outages, a simulation of more seeds, and a larger model of the protocol.
     ///
@@ -85,6 +94,7 @@ async fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Test { args } => tests_runner::run(&args).await,
         Task::Torture(options) => torture::run(options).await,
+        Task::Example { name, args } => example::run(&name, &args).await,
         Task::Server {
             build_only: true, ..
         } => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bson::{Document, doc};
-use mongodb::{Client, Collection};
+use mongodb::Collection;
 use serde::{Deserialize, Serialize};
 
 use super::{Balance, BankError};
@@ -27,10 +27,7 @@ struct Account {
 
 impl MongoBank {
     pub(super) async fn open(uri: &str) -> Result<Self, BankError> {
-        let client = Client::with_uri_str(uri).await?;
-        let database = client
-            .default_database()
-            .unwrap_or_else(|| client.database("milestone"));
+        let database = crate::mongo::database(uri).await?;
         Ok(Self {
             accounts: database.collection("accounts"),
         })

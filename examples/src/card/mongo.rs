@@ -2,7 +2,7 @@
 
 use bson::{Document, doc};
 use mongodb::{
-    Client, Collection,
+    Collection,
     error::{Error, ErrorKind, WriteFailure},
 };
 
@@ -19,10 +19,7 @@ pub(super) struct MongoCards {
 
 impl MongoCards {
     pub(super) async fn open(uri: &str) -> Result<Self, CardError> {
-        let client = Client::with_uri_str(uri).await?;
-        let database = client
-            .default_database()
-            .unwrap_or_else(|| client.database("milestone"));
+        let database = crate::mongo::database(uri).await?;
         Ok(Self {
             charges: database.collection("charges"),
             requests: database.collection("charge_requests"),

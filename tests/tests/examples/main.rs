@@ -1,5 +1,7 @@
 //! The examples, run as a reader runs them: as processes, on each store. Their doc comments show what they print.
 
+mod toolkit;
+
 use std::{
     env,
     io::{BufRead as _, BufReader, Read as _},
@@ -208,6 +210,7 @@ fn the_examples_are_short() {
         "fan_out",
         "typed_dag",
         "worker_and_client",
+        "add_friend",
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/examples");
         let source =

@@ -1,0 +1,72 @@
+//! Worker processes that are killed at random: the example itself, started again as a worker.
+
+use std::{
+    env, io,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+/// Some worker processes. They are killed when the crew is dropped.
+pub struct Crew {
+    arguments: Vec<String>,
+    workers: Vec<Child>,
+    next: Instant,
+    every: Duration,
+    /// How many were killed at random.
+    pub kills: usize,
+}
+
+impl Crew {
+    /// Starts that many processes of this program with those arguments.
+    ///
+    /// # Errors
+    /// If a process cannot be started.
+    pub fn start(size: usize, every: Duration, arguments: &[&str]) -> io::Result<Self> {
+        let mut crew = Self {
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+            workers: Vec::with_capacity(size),
+            next: Instant::now() + every,
+            every,
+            kills: 0,
+        };
+        for _ in 0..size {
+            let worker = crew.worker()?;
+            crew.workers.push(worker);
+        }
+        Ok(crew)
+    }
+
+    fn worker(&self) -> io::Result<Child> {
+        Command::new(env::current_exe()?)
+            .args(&self.arguments)
+            .spawn()
+    }
+
+    /// If it is time, one of them is killed without a word, and another one takes its place.
+    ///
+    /// # Errors
+    /// If a process cannot be started.
+    pub fn kill_one_now_and_then(&mut self) -> io::Result<()> {
+        if Instant::now() < self.next {
+            return Ok(());
+        }
+        self.next = Instant::now() + self.every;
+        let new = self.worker()?;
+        let victim = self.kills % self.workers.len();
+        let mut old = std::mem::replace(&mut self.workers[victim], new);
+        old.kill()?;
+        old.wait()?;
+        self.kills += 1;
+        Ok(())
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            // It may be gone already.
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
+}

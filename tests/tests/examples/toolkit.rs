@@ -1,0 +1,28 @@
+//! The examples that need MongoDB. Each prints what it proves, and its docs show that.
+
+use milestone_tests::{on_stores, place::Place};
+
+use super::{attempts, run, shape, shown};
+
+/// What an example prints in an empty database; it must be what its docs show.
+fn run_as_shown(name: &str, place: &Place) -> String {
+    let output = run(name, &["--uri", &place.uri()]);
+    let shown = shown(name, &format!("$ cargo xtask example {name}"));
+    assert_eq!(shape(&output), shape(&shown), "printed:\n{output}");
+    output
+}
+
+async fn s31_friends_on_both_sides_after_a_kill_between_the_two_writes(place: Place) {
+    let output = run_as_shown("add_friend", &place);
+    let one_sided = "ann has the friends [bob], bob has the friends []\n";
+    let both = "ann has the friends [bob], bob has the friends [ann]\n";
+    let kill = output.find(one_sided).expect("the first write was made");
+    let end = output.find(both).expect("both writes were made");
+    assert!(kill < end, "{output}");
+    let expected = [["add_friend", "1", "abandoned"], ["add_friend", "2", "yes"]];
+    assert_eq!(attempts(&output), expected, "{output}");
+}
+
+on_stores!(mongodb:
+    s31_friends_on_both_sides_after_a_kill_between_the_two_writes,
+);
