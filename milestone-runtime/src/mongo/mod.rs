@@ -3,4 +3,11 @@
 
 pub(crate) mod cleaner;
 pub(crate) mod fate;
+mod sequence;
 pub(crate) mod trace;
+
+pub use jiff;
+
+pub use self::sequence::{
+    Counters, DEFAULT_SEQUENCES, Ids, Sequence, SequenceBuilder, SequenceError,
+};

@@ -146,4 +146,42 @@ mod tests {
         assert!(is_duplicate(11000) && is_duplicate(11001) && is_duplicate(12582));
         assert!(!is_duplicate(112));
     }
+
+    fn parsed<T: serde::de::DeserializeOwned>(reply: bson::Document) -> T {
+        bson::deserialize_from_document(reply).unwrap()
+    }
+
+    #[test]
+    fn f20_a_duplicate_key_is_an_error_of_many_shapes() {
+        use bson::doc;
+        use mongodb::error::{BulkWriteError, InsertManyError, WriteConcernError};
+        let shapes = |code: i32| {
+            let write = || parsed(doc! { "code": code, "errmsg": "E" });
+            let command = doc! { "code": code, "codeName": "", "errmsg": "E" };
+            let many = doc! { "writeErrors": [
+                { "index": 0, "code": 14, "errmsg": "other" }, { "index": 1, "code": code, "errmsg": "E" },
+            ] };
+            let mut bulk = BulkWriteError::default();
+            bulk.write_errors.insert(1, write());
+            [
+                ErrorKind::Write(WriteFailure::WriteError(write())),
+                ErrorKind::Command(parsed(command)),
+                ErrorKind::InsertMany(parsed::<InsertManyError>(many)),
+                ErrorKind::BulkWrite(bulk),
+            ]
+        };
+        for code in [11000, 11001, 12582] {
+            for shape in shapes(code) {
+                assert!(is_duplicate_key(&Error::from(shape.clone())), "{shape}");
+            }
+        }
+        for shape in shapes(121) {
+            assert!(!is_duplicate_key(&Error::from(shape.clone())), "{shape}");
+        }
+        let concern: WriteConcernError =
+            parsed(doc! { "code": 64, "codeName": "", "errmsg": "no majority" });
+        let concern = ErrorKind::Write(WriteFailure::WriteConcernError(concern));
+        assert!(!is_duplicate_key(&Error::from(concern)));
+        assert!(!is_duplicate_key(&Error::custom(11000)));
+    }
 }

@@ -6,7 +6,7 @@
 mod claim;
 mod commit;
 mod connect;
-mod errors;
+pub(crate) mod errors;
 mod hints;
 mod indexes;
 mod insert;
