@@ -8,6 +8,7 @@ pub mod crew;
 mod file;
 pub mod kill;
 pub mod mongo;
+pub mod rates;
 pub mod table;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/failures.md")]
 #[doc = include_str!("../../docs/guide/operating.md")]
+#[doc = include_str!("../../docs/guide/sequences.md")]
 #[doc = include_str!("../../docs/guide/values.md")]
 struct Guide;
 

@@ -142,6 +142,7 @@ macro_rules! from {
 
 from!(
     anyhow::Error,
+    crate::mongo::SequenceError,
     BoxError,
     String,
     &str,

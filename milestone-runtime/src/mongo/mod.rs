@@ -9,5 +9,5 @@ pub(crate) mod trace;
 pub use jiff;
 
 pub use self::sequence::{
-    Counters, DEFAULT_SEQUENCES, Ids, Sequence, SequenceBuilder, SequenceError,
+    Counters, DEFAULT_SEQUENCES, Ids, NextId, Sequence, SequenceBuilder, SequenceError,
 };

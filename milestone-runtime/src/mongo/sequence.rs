@@ -7,6 +7,7 @@
 mod block;
 mod clock;
 mod error;
+mod next_id;
 mod period;
 
 use std::{fmt, sync::Arc};
@@ -18,7 +19,7 @@ use mongodb::{
     options::{ReturnDocument, WriteConcern},
 };
 
-pub use self::{block::Ids, error::SequenceError};
+pub use self::{block::Ids, error::SequenceError, next_id::NextId};
 use self::{clock::ServerClock, period::Period};
 use crate::store::mongodb::errors::is_duplicate_key;
 
@@ -54,7 +55,8 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 /// # }
 /// ```
 ///
-/// It needs no runtime. Cheap to clone: clones share what they know of the server's time.
+/// It needs no runtime. Cheap to clone: clones share what they know of the server's time. Inside of an action,
+/// [`Context::next_id`](crate::action::Context::next_id) gives the same id again when the attempt is repeated.
 #[derive(Clone)]
 pub struct Sequence {
     inner: Arc<Inner>,

@@ -23,6 +23,15 @@ async fn s31_friends_on_both_sides_after_a_kill_between_the_two_writes(place: Pl
     assert_eq!(attempts(&output), expected, "{output}");
 }
 
+async fn s29_an_order_keeps_its_number_when_its_action_is_repeated(place: Place) {
+    let output = run_as_shown("order_ids", &place);
+    let expected = [["take", "1", "abandoned"], ["take", "2", "yes"]];
+    assert_eq!(attempts(&output), expected, "{output}");
+    let told = "20 orders are written down, one for each customer\n";
+    assert!(output.contains(told), "{output}");
+}
+
 on_stores!(mongodb:
+    s29_an_order_keeps_its_number_when_its_action_is_repeated,
     s31_friends_on_both_sides_after_a_kill_between_the_two_writes,
 );

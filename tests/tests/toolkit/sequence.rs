@@ -2,18 +2,28 @@
 
 use std::{
     collections::BTreeSet,
+    future::IntoFuture as _,
     sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
 
 use bson::{Document, doc};
-use milestone_runtime::mongo::{
-    DEFAULT_SEQUENCES, Sequence, SequenceBuilder, SequenceError,
-    jiff::{
-        Timestamp,
-        tz::{TimeZone, offset},
+use milestone_runtime::{
+    Method, Runtime,
+    action::{ActionError, Context, Options},
+    dynamic::Action,
+    mongo::{
+        DEFAULT_SEQUENCES, Sequence, SequenceBuilder, SequenceError,
+        jiff::{
+            Timestamp,
+            tz::{TimeZone, offset},
+        },
     },
 };
-use milestone_tests::{place::run_async, server::Scratch};
+use milestone_tests::{
+    place::{Kind, Place, run_async},
+    server::Scratch,
+};
 use mongodb::{Client, Collection, Database, IndexModel, options::IndexOptions};
 
 /// A calendar that a test turns over.
@@ -26,12 +36,12 @@ impl Day {
     }
 
     fn is(&self, day: &str) {
-        day.clone_into(&mut self.0.lock().unwrap());
+        day.clone_into(&mut self.0.lock().expect("a day"));
     }
 
     fn sequence(&self, name: &str) -> SequenceBuilder {
         let day = self.clone();
-        Sequence::new(name, move |_| day.0.lock().unwrap().clone())
+        Sequence::new(name, move |_| day.0.lock().expect("a day").clone())
     }
 }
 
@@ -396,5 +406,123 @@ fn a_counter_that_somebody_broke_is_told() {
             scratch.name()
         );
         assert_eq!(error.to_string(), told);
+    });
+}
+
+/// What an attempt was given: two calls at once, and one for something else.
+async fn three(cx: &Context, sequence: &Sequence) -> Result<[String; 3], SequenceError> {
+    let (one, same, other) = futures_util::join!(
+        cx.next_id(sequence).into_future(),
+        cx.next_id(sequence).into_future(),
+        cx.next_id(sequence).label("other").into_future(),
+    );
+    Ok([one?, same?, other?])
+}
+
+fn witnesses(place: &Place) -> Collection<Document> {
+    let database = place.scratch().expect("MongoDB").database();
+    database.collection("_milestones_.witnesses")
+}
+
+#[test]
+fn s29_an_action_gets_the_same_id_in_each_attempt() {
+    run_async(async {
+        let place = Place::new(Kind::MongoDb).await;
+        let database = place.scratch().expect("MongoDB").database();
+        let day = Day::new("140625");
+        let orders = day.sequence("orders").on(&database).expect("a sequence");
+        let given = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&given);
+        let (drawn, turned) = (orders.clone(), day.clone());
+        let number = Method::new("number", move |call| {
+            let (orders, day, seen) = (drawn.clone(), turned.clone(), Arc::clone(&seen));
+            async move {
+                let ids = three(call.context(), &orders)
+                    .await
+                    .map_err(ActionError::new)?;
+                seen.lock().unwrap().push(ids.clone());
+                // A later day does not make it another number.
+                day.is("140626");
+                if call.context().attempt() < 3 {
+                    return Err(ActionError::new("not yet"));
+                }
+                Ok(ids.to_vec())
+            }
+        });
+        let number = number.options(Options::idempotent());
+        let runtime = place
+            .builder()
+            .register(number)
+            .clock_skew(Duration::from_secs(1));
+        let runtime = runtime.build().await.expect("a runtime");
+        runtime.spawn();
+        for id in ["first", "second"] {
+            let start = runtime
+                .start("Order", Action::new("number").idempotent(), ())
+                .id(id);
+            start
+                .await
+                .expect("it is stored")
+                .outcome()
+                .await
+                .expect("it completes");
+        }
+        let given = std::mem::take(&mut *given.lock().unwrap());
+        let [first, second] = [&given[..3], &given[3..]];
+        assert_eq!(given.len(), 6);
+        for attempts in [first, second] {
+            assert!(attempts.iter().all(|ids| *ids == attempts[0]), "{given:?}");
+            let [one, same, other] = &attempts[0];
+            assert!(one == same && one != other, "{given:?}");
+        }
+        assert!(
+            first[0][0] != second[0][0] && first[0][2] != second[0][2],
+            "{given:?}"
+        );
+        assert!(
+            second[0].iter().all(|id| id.starts_with("140626-")),
+            "{given:?}"
+        );
+
+        // What was noted goes when it is of no more use.
+        let second = doc! { "_id.milestone": "second" };
+        let noted = witnesses(&place).count_documents(second).await;
+        assert_eq!(noted.expect("a count"), 2);
+        let began = Instant::now();
+        while witnesses(&place)
+            .count_documents(doc! {})
+            .await
+            .expect("a count")
+            > 0
+        {
+            assert!(began.elapsed() < Duration::from_secs(40), "the notes stay");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+}
+
+#[test]
+fn an_id_for_an_action_needs_milestones_in_mongodb() {
+    run_async(async {
+        let scratch = Scratch::new().await;
+        let orders = Sequence::daily("orders")
+            .on(&scratch.database())
+            .expect("a sequence");
+        let number = Method::new("number", move |call| {
+            call.context().next_id(&orders).into_future()
+        });
+        let runtime = Runtime::builder("memory:")
+            .register(number)
+            .build()
+            .await
+            .expect("a runtime");
+        runtime.spawn();
+        let start = runtime
+            .start("Order", "number", ())
+            .await
+            .expect("it is stored");
+        let error = start.outcome().await.expect_err("no id").to_string();
+        let told = "the sequence `orders` gives no id, since it cannot be noted for the next attempt: the milestones are not in MongoDB";
+        assert!(error.ends_with(told), "{error}");
     });
 }

@@ -1,5 +1,7 @@
 //! Why there is no id.
 
+use crate::store::StoreError;
+
 /// An error of a [`Sequence`](super::Sequence).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -50,6 +52,16 @@ pub enum SequenceError {
         /// What `last` is.
         found: String,
     },
+    /// What [`Context::next_id`](crate::action::Context::next_id) gives cannot be noted, or the note cannot be read.
+    #[error(
+        "the sequence `{name}` gives no id, since it cannot be noted for the next attempt: {error}"
+    )]
+    Note {
+        /// The sequence.
+        name: String,
+        /// Why.
+        error: StoreError,
+    },
 }
 
 impl SequenceError {
@@ -61,6 +73,7 @@ impl SequenceError {
             Self::Time { .. } => "sequence_time",
             Self::Database { .. } => "sequence_database",
             Self::Counter { .. } => "sequence_counter",
+            Self::Note { .. } => "sequence_note",
         }
     }
 }
