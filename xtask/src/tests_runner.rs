@@ -1,5 +1,6 @@
 //! `cargo test` against a server, and what came of it.
 
+mod failures;
 mod tally;
 
 use std::env;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use self::tally::Tally;
+use self::{failures::Failures, tally::Tally};
 use crate::process::Group;
 use crate::server::{Binary, Identity, Options, Running, redacted};
 use crate::tools::{cargo, readable};
@@ -62,10 +63,16 @@ pub(crate) async fn run(arguments: &[String]) -> Result<ExitCode> {
     let mut target = Target::find().await?;
     eprintln!("{}\n", target.description);
     let started = Instant::now();
-    let (tally, status) = cargo_test(arguments, &target).await?;
+    let (tally, failures, status) = cargo_test(arguments, &target).await?;
     let died = target.check();
+    if !status.success() {
+        print!("{failures}");
+    }
     println!("\n{}", summary(&target, &tally, started.elapsed()));
 
+    for name in failures.names() {
+        println!("failed    {name}");
+    }
     let verdict = tally.verdict(status.success());
     for problem in verdict.problems {
         println!("error     {problem}");
@@ -83,7 +90,10 @@ pub(crate) async fn run(arguments: &[String]) -> Result<ExitCode> {
     })
 }
 
-async fn cargo_test(arguments: &[String], target: &Target) -> Result<(Tally, ExitStatus)> {
+async fn cargo_test(
+    arguments: &[String],
+    target: &Target,
+) -> Result<(Tally, Failures, ExitStatus)> {
     let mut command = cargo();
     command.args(["test", "--no-fail-fast"]);
     if arguments.is_empty() {
@@ -97,16 +107,19 @@ async fn cargo_test(arguments: &[String], target: &Target) -> Result<(Tally, Exi
     let mut cargo = Group::spawn(command)?;
     let output = cargo.stdout().context("cargo's output is piped")?;
     let mut output = BufReader::new(output);
-    let mut tally = Tally::default();
+    let (mut tally, mut failures) = (Tally::default(), Failures::default());
     let mut line = Vec::new();
     while output.read_until(b'\n', &mut line).await? > 0 {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(&line)?;
         stdout.flush()?;
-        tally.read(&String::from_utf8_lossy(&line));
+        let text = String::from_utf8_lossy(&line);
+        tally.read(&text);
+        failures.read(&text);
         line.clear();
     }
-    Ok((tally, cargo.wait().await?))
+    failures.end();
+    Ok((tally, failures, cargo.wait().await?))
 }
 
 fn summary(target: &Target, tally: &Tally, time: Duration) -> String {
