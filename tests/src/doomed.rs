@@ -1,8 +1,11 @@
 //! A store that kills its process at a given write.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use bson::DateTime;
@@ -21,6 +24,8 @@ pub struct Doomed {
     at: usize,
     moment: Moment,
     writes: AtomicUsize,
+    /// Those without a reply yet.
+    on_their_way: AtomicUsize,
 }
 
 /// On which side of a write the process ends.
@@ -40,7 +45,16 @@ impl Doomed {
             at,
             moment,
             writes: AtomicUsize::new(0),
+            on_their_way: AtomicUsize::new(0),
         })
+    }
+
+    /// Waits until each write that was sent has its reply, so that the process ends in order only if none of them is the last of it. Others
+    /// may read what a write has done before its reply is here.
+    pub async fn rest(&self) {
+        while self.on_their_way.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     fn is_the_one(&self) -> bool {
@@ -57,10 +71,12 @@ impl Doomed {
             if doomed && self.moment == Moment::Before {
                 std::process::abort();
             }
+            self.on_their_way.fetch_add(1, Ordering::SeqCst);
             let reply = call(&*self.inner).await;
             if doomed {
                 std::process::abort();
             }
+            self.on_their_way.fetch_sub(1, Ordering::SeqCst);
             reply
         })
     }

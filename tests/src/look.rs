@@ -1,11 +1,17 @@
 //! Short ways to look at a stored milestone.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
 use milestone_runtime::{
     Runtime,
     core::record::{ActionRecord, Attempt, MilestoneId, MilestoneRecord},
 };
+
+/// How long a test waits for what is to come: much longer than it takes, also on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The action of that name.
 ///
@@ -55,8 +61,8 @@ pub async fn until(
             return record;
         }
         assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "the milestone is still {record:#?}"
+            began.elapsed() < PATIENCE,
+            "the milestone is still, after {PATIENCE:?}, {record:#?}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -70,9 +76,30 @@ pub async fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_true() {
         assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "waiting for: {what}"
+            began.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} for: {what}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Calls again until it succeeds: where a machine stands still for seconds a server may close connections, and a test that breaks other things
+/// is not to end of that.
+///
+/// # Panics
+/// If it never does.
+pub async fn patiently<T, E: Display>(call: impl AsyncFn() -> Result<T, E>) -> T {
+    let began = Instant::now();
+    loop {
+        let error = match call().await {
+            Ok(done) => return done,
+            Err(error) => error,
+        };
+        assert!(
+            began.elapsed() < PATIENCE,
+            "it has failed for {PATIENCE:?}: {error}"
+        );
+        eprintln!("again, since it has failed: {error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

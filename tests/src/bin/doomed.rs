@@ -4,10 +4,10 @@
 use std::{env, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
-use milestone_runtime::{Runtime, core::record::MilestoneRecord};
 use milestone_tests::{
     doomed::{Doomed, Moment},
     journal::Journal,
+    look::patiently,
     place::{bare, unopened},
     sweep,
 };
@@ -28,24 +28,30 @@ async fn main() -> anyhow::Result<()> {
         other => bail!("`{other}` is no moment"),
     };
     let journal = Arc::new(Journal::open(Path::new(&journal))?);
-    let store = Doomed::new(unopened(&uri), at, moment);
-    let builder = bare(uri).store(store).lease(Duration::from_millis(300));
-    let runtime = sweep::with_actions(builder, &journal).build().await?;
+    let (store, runtime) = patiently(async || {
+        let store = Doomed::new(unopened(&uri), at, moment);
+        let builder = bare(&*uri).store(Arc::<Doomed>::clone(&store));
+        let builder = builder.lease(Duration::from_millis(300));
+        let runtime = sweep::with_actions(builder, &journal).build().await?;
+        Ok::<_, milestone_runtime::Error>((store, runtime))
+    })
+    .await;
     runtime.spawn();
     if let Some(graph) = arguments.next() {
-        runtime
-            .start("Sweep", sweep::graph(&graph), ())
-            .id(&*id)
-            .await?;
+        patiently(async || {
+            let start = runtime.start("Sweep", sweep::graph(&graph), ());
+            start.id(&*id).await
+        })
+        .await;
     }
-    while !over(&runtime, &id).await? {
+    while patiently(async || runtime.get(&*id).await)
+        .await
+        .context("the milestone is gone")?
+        .next
+        .is_some()
+    {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+    store.rest().await;
     Ok(())
-}
-
-/// Whether nothing more will happen to it by itself.
-async fn over(runtime: &Runtime, id: &str) -> anyhow::Result<bool> {
-    let record: MilestoneRecord = runtime.get(id).await?.context("the milestone is gone")?;
-    Ok(record.next.is_none())
 }

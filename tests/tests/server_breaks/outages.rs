@@ -26,7 +26,7 @@ fn outage_of(least: Duration) -> Duration {
 fn run(body: impl Future<Output = ()>) {
     let tokio = tokio::runtime::Runtime::new().unwrap();
     tokio.block_on(async {
-        tokio::time::timeout(outage_of(LEASE) + Duration::from_mins(1), body)
+        tokio::time::timeout(outage_of(LEASE) + Duration::from_mins(5), body)
             .await
             .expect("the test hangs");
     });

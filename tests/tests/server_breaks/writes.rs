@@ -118,7 +118,8 @@ fn f07_a_shutdown_cannot_hand_back() {
     });
 }
 
-/// All connections are cut again and again while 100 milestones run. Nothing runs twice, since the worker lives.
+/// All connections are cut again and again while milestones run, so often however quick or slow the machine is: where 100 milestones end
+/// before, 100 others follow. Nothing runs twice, since the worker lives.
 #[test]
 fn connections_that_are_cut_again_and_again() {
     run_async(async {
@@ -126,28 +127,33 @@ fn connections_that_are_cut_again_and_again() {
         let (proxy, uri) = proxy(&bench).await;
         let worker = bench.builder(&uri).build().await.unwrap();
         worker.spawn();
-        let cutting = tokio::spawn({
-            let proxy = Arc::clone(&proxy);
-            async move {
-                let mut cut = 0;
-                for _ in 0..20 {
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    cut += proxy.cut();
-                }
-                cut
-            }
-        });
+        let cutting = tokio::spawn(cut_again_and_again(Arc::clone(&proxy)));
         let kinds = [Kind::Charge, Kind::Saga, Kind::Fan, Kind::Retry];
-        let started = start_many(&worker, "m", &kinds, 100).await;
-        for started in &started {
-            let record = bench.ends_well(started).await;
-            assert!(
-                record.report.iter().all(|attempt| attempt.kind.is_none()),
-                "{record:#?}"
-            );
+        for round in 1.. {
+            let started = start_many(&worker, &format!("round-{round}"), &kinds, 100).await;
+            for started in &started {
+                let record = bench.ends_well(started).await;
+                assert!(
+                    record.report.iter().all(|attempt| attempt.kind.is_none()),
+                    "{record:#?}"
+                );
+            }
+            if cutting.is_finished() {
+                break;
+            }
         }
-        assert!(cutting.await.unwrap() >= 20);
+        cutting.await.unwrap();
     });
+}
+
+/// Cuts 20 times. Where it finds no connection open, it has cut nothing, and tries again. That it ends lets a machine on which little is done
+/// between two cuts come to an end as well.
+async fn cut_again_and_again(proxy: Arc<Proxy>) {
+    let mut cuts = 0;
+    while cuts < 20 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cuts += usize::from(proxy.cut() > 0);
+    }
 }
 
 /// The server holds the writes of one worker back for longer than a lease, and carries them out then: late copies. Another worker has taken
