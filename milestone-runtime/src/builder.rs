@@ -17,7 +17,10 @@ use crate::{
     error::Error,
     executor::{Executor, Tasks},
     ids::worker_id,
-    mongo::cleaner::{Cleaner, Traces},
+    mongo::{
+        cleaner::{Cleaner, Traces},
+        once::Known,
+    },
     registry::{Method, Registry},
     runtime::{Inner, Runtime},
     store::{Store, WorkerInfo},
@@ -218,6 +221,7 @@ impl RuntimeBuilder {
         let (traces, left) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             traces: Traces::new(traces),
+            once: Known::default(),
             clock,
             worker,
             store,

@@ -1,10 +1,20 @@
 //! What an action can know of its attempt.
 
-use std::sync::Arc;
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
+use bson::DateTime;
 use milestone_core::record::{MilestoneId, Phase};
 
-use crate::engine::{Shared, hold::Hold};
+use crate::{
+    engine::{Shared, hold::Hold},
+    mongo::trace::WitnessKey,
+};
 
 /// What the runtime knows of an attempt: identity, number, the key for services that take one, and whether it should stop.
 #[derive(Clone, Debug)]
@@ -22,9 +32,25 @@ pub(crate) struct ContextInner {
     pub(crate) epoch: i64,
     pub(crate) worker: String,
     pub(crate) cancelled: tokio::sync::watch::Receiver<bool>,
+    /// When the milestone was started.
+    pub(crate) started: DateTime,
     /// The lease under which it runs.
     pub(crate) hold: Arc<Hold>,
     pub(crate) shared: Arc<Shared>,
+    /// What this attempt has written once, see `mongo/once`.
+    pub(crate) written: Mutex<HashSet<WitnessKey>>,
+    /// Whether its body is over, though somebody may still have this.
+    pub(crate) over: AtomicBool,
+}
+
+/// Notes the end of a body when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Ending(pub(crate) Context);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.inner.over.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Context {
@@ -91,6 +117,32 @@ impl Context {
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.inner.hold
+    }
+
+    /// When the milestone was started.
+    pub(crate) fn started(&self) -> DateTime {
+        self.inner.started
+    }
+
+    /// Notes what is written once; `false`: it was noted before.
+    pub(crate) fn use_once(&self, key: &WitnessKey) -> bool {
+        self.written().insert(key.clone())
+    }
+
+    pub(crate) fn forget_once(&self, key: &WitnessKey) {
+        self.written().remove(key);
+    }
+
+    /// Whether its body is over: what is left of it must not write any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.inner.over.load(Ordering::SeqCst)
+    }
+
+    fn written(&self) -> MutexGuard<'_, HashSet<WitnessKey>> {
+        self.inner
+            .written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the attempt should stop: its lease is lost, the milestone is cancelled, or the worker shuts down.

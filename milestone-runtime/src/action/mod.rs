@@ -13,7 +13,7 @@ use std::panic::Location;
 pub use call::{ActionFuture, Call};
 pub(crate) use call::{CallInner, Seen, States};
 pub use context::Context;
-pub(crate) use context::ContextInner;
+pub(crate) use context::{ContextInner, Ending};
 pub use error::{ActionError, OrFail};
 pub(crate) use extract::from_value;
 pub use extract::{Extract, Output, Params, State};

@@ -16,6 +16,7 @@ use super::{
     stack::readable,
     strict::{Strict, Trail},
 };
+use crate::mongo::OnceError;
 
 /// An attempt that failed: the error as it is stored, and what it asks for.
 #[derive(Clone, Debug, Default)]
@@ -249,6 +250,10 @@ fn of_error(error: &(dyn Error + 'static), kind: &str) -> Failure {
             heed(&mut failure, action_error);
             next = Some(action_error.get_ref());
             continue;
+        }
+        if let Some(once) = error.downcast_ref::<OnceError>() {
+            failure.fatal |= once.is_fatal();
+            failure.retry_after = failure.retry_after.or(once.delay());
         }
         if !first {
             failure.error.chain.push(error.to_string());

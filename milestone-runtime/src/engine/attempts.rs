@@ -1,6 +1,9 @@
 //! Attempts on the application's executor: how their bodies start, and how they end: by themselves, by a timeout, or cut off.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
+};
 
 use bson::Bson;
 use milestone_core::{
@@ -370,7 +373,10 @@ fn call_of(
         epoch: record.epoch,
         worker: shared.worker.clone(),
         cancelled,
+        started: record.created_at,
         hold: Arc::clone(&held.hold),
+        written: Mutex::default(),
+        over: AtomicBool::new(false),
         shared: Arc::clone(shared),
     });
     Call::new(CallInner {

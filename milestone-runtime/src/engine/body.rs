@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::message::Message;
 use crate::{
-    action::{ActionFuture, Call, Failure, readable},
+    action::{ActionFuture, Call, Ending, Failure, readable},
     registry::Function,
 };
 
@@ -67,6 +67,8 @@ pub(crate) async fn run(mut guard: Guard, function: Function, call: Call) {
         return;
     }
     let action = call.context().action().to_owned();
+    // Dropped before the guard tells of the end.
+    let _ending = Ending(call.context().clone());
     let mut result = Caught {
         function: Some((function, call)),
         future: None,

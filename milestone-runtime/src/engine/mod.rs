@@ -49,7 +49,11 @@ use self::{
     suspects::Suspects,
 };
 use crate::{
-    action::States, config::Config, executor::Tasks, mongo::cleaner::Traces, registry::Registry,
+    action::States,
+    config::Config,
+    executor::Tasks,
+    mongo::{cleaner::Traces, once::Known},
+    registry::Registry,
     store::Store,
 };
 
@@ -70,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) missed_claims: AtomicU64,
     /// Where the toolkit tells what it leaves behind in the database.
     pub(crate) traces: Traces,
+    /// The collections in which documents were written once.
+    pub(crate) once: Known,
     /// Whether it was shut down, and tells no more that it lives.
     pub(crate) retired: AtomicBool,
 }

@@ -331,6 +331,7 @@ mod tests {
         };
         let marker = Marker {
             milestone: "t-1".into(),
+            started: DateTime::from_millis(3),
             action: "debit".to_owned(),
             label: String::new(),
             undone: false,

@@ -3,11 +3,16 @@
 
 pub(crate) mod cleaner;
 pub(crate) mod fate;
+pub(crate) mod once;
 mod sequence;
 pub(crate) mod trace;
 
 pub use jiff;
 
+pub use self::once::{
+    DeleteOne, InsertOne, Inserted, MOST_MARKERS, Once, OnceError, TakeBack, Target, Undo, Undone,
+    UpdateOne, Written,
+};
 pub use self::sequence::{
     Counters, DEFAULT_SEQUENCES, Ids, NextId, Sequence, SequenceBuilder, SequenceError,
 };

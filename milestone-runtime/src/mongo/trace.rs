@@ -11,6 +11,8 @@ pub(crate) const MARKERS: &str = "pendingMilestones";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Marker {
     pub(crate) milestone: MilestoneId,
+    /// When the milestone was started: once it is removed, another one may be started with its id.
+    pub(crate) started: DateTime,
     pub(crate) action: String,
     /// Tells two writes to one document by one action apart; empty, if there is one.
     pub(crate) label: String,
@@ -23,6 +25,7 @@ impl Marker {
     pub(crate) fn key(&self) -> Document {
         doc! {
             "milestone": self.milestone.clone(),
+            "started": self.started,
             "action": &self.action,
             "label": &self.label,
             "undone": self.undone,
@@ -39,6 +42,7 @@ impl Marker {
     pub(crate) fn read(marker: &Document) -> Option<Self> {
         Some(Self {
             milestone: MilestoneId::try_from(marker.get("milestone")?).ok()?,
+            started: *marker.get_datetime("started").ok()?,
             action: marker.get_str("action").ok()?.to_owned(),
             label: marker.get_str("label").ok()?.to_owned(),
             undone: marker.get_bool("undone").ok()?,
@@ -57,8 +61,11 @@ impl Marker {
             milestone: self.milestone.clone(),
             action: self.action.clone(),
             what: format!(
-                "once{undone}{label} {}.{} {}",
-                place.database, place.collection, place.id
+                "once{undone}{label} {} {}.{} {}",
+                self.started.timestamp_millis(),
+                place.database,
+                place.collection,
+                place.id
             ),
         }
     }
@@ -145,6 +152,7 @@ mod tests {
     fn marker() -> Marker {
         Marker {
             milestone: "t-1".into(),
+            started: DateTime::from_millis(3),
             action: "debit".to_owned(),
             label: "fee".to_owned(),
             undone: false,
@@ -155,7 +163,9 @@ mod tests {
     fn a_marker_explains_itself_and_comes_back() {
         let at = DateTime::from_millis(7);
         let stored = marker().stored(at);
-        let expected = doc! { "milestone": "t-1", "action": "debit", "label": "fee", "undone": false, "at": at };
+        let expected = doc! {
+            "milestone": "t-1", "started": DateTime::from_millis(3), "action": "debit", "label": "fee", "undone": false, "at": at,
+        };
         assert_eq!(stored, expected);
         assert_eq!(Marker::read(&stored), Some(marker()));
         assert_eq!(Marker::read(&doc! { "milestone": "t-1" }), None);
@@ -169,7 +179,7 @@ mod tests {
             id: Bson::from("ann"),
         };
         let key = marker().witness(&place);
-        assert_eq!(key.what, r#"once fee bank.accounts "ann""#);
+        assert_eq!(key.what, r#"once fee 3 bank.accounts "ann""#);
         assert_eq!(WitnessKey::read(&key.to_bson()), Some(key));
     }
 }

@@ -125,7 +125,8 @@ impl Connection {
         errors::store_error(&self.server, error)
     }
 
-    async fn ask(&self, command: &str) -> Result<Document, StoreError> {
+    /// A command without arguments that every server has.
+    pub(super) async fn ask(&self, command: &str) -> Result<Document, StoreError> {
         let admin = self.client.database("admin");
         admin
             .run_command(doc! { command: 1 })

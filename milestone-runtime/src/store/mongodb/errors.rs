@@ -52,7 +52,7 @@ pub(super) fn never_sent(error: &Error) -> bool {
 }
 
 /// The code of a command that failed as a whole.
-pub(super) fn command_code(error: &Error) -> Option<i32> {
+pub(crate) fn command_code(error: &Error) -> Option<i32> {
     match &*error.kind {
         ErrorKind::Command(command) => Some(command.code),
         ErrorKind::Write(WriteFailure::WriteError(write)) => Some(write.code),
@@ -62,7 +62,7 @@ pub(super) fn command_code(error: &Error) -> Option<i32> {
 }
 
 /// Whether a code says that another document has the key.
-pub(super) const fn is_duplicate(code: i32) -> bool {
+pub(crate) const fn is_duplicate(code: i32) -> bool {
     matches!(code, 11000 | 11001 | 12582)
 }
 
@@ -95,8 +95,13 @@ const TRANSIENT: [i32; 38] = [
 const RIGHTS: [i32; 4] = [11, 13, 18, 8000];
 
 /// Whether a write error of one statement says that the server will never take it.
-pub(super) fn is_for_good(code: i32) -> bool {
+pub(crate) fn is_for_good(code: i32) -> bool {
     !(CHANGING.contains(&code) || TRANSIENT.contains(&code) || RIGHTS.contains(&code))
+}
+
+/// Whether a code says that this client may not do it.
+pub(crate) fn is_of_rights(code: i32) -> bool {
+    RIGHTS.contains(&code)
 }
 
 /// Whether a command failed as a whole since the server does not take what is in it: too large, too deep, or not BSON in its eyes.

@@ -26,7 +26,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use bson::DateTime;
+use bson::{DateTime, Document};
 use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 use mongodb::options::ClientOptions;
 
@@ -86,6 +86,19 @@ impl MongoStore {
             collection: collection.unwrap_or(DEFAULT_COLLECTION).to_owned(),
             connection: RwLock::new(None),
         })
+    }
+
+    /// What the server says of itself.
+    pub(crate) async fn hello(&self) -> Result<Document, StoreError> {
+        self.connection()?.ask("hello").await
+    }
+
+    /// The read concern of a read on which a decision rests: see `read.rs`.
+    pub(crate) fn settled(&self) -> &'static str {
+        match self.connection() {
+            Ok(connection) if !connection.is_standalone() => "linearizable",
+            _ => "local",
+        }
     }
 
     fn connection(&self) -> Result<Arc<Connection>, StoreError> {

@@ -53,6 +53,34 @@ impl MongoStore {
         find_witness(&*self.connection()?, key).await
     }
 
+    /// Those of some witnesses that are there.
+    pub(crate) async fn find_witnesses(
+        &self,
+        keys: &[WitnessKey],
+    ) -> Result<Vec<WitnessKey>, StoreError> {
+        let connection = self.connection()?;
+        let mut ids: Vec<Bson> = keys.iter().map(|key| key.to_bson().into()).collect();
+        let id = match (ids.pop(), ids.is_empty()) {
+            (Some(id), true) => id,
+            (last, _) => {
+                ids.extend(last);
+                doc! { "$in": ids }.into()
+            }
+        };
+        let found: Result<Vec<RawDocumentBuf>, Error> = async {
+            let found = connection
+                .witnesses
+                .find(doc! { "_id": id })
+                .with_options(Concern::Settled.options(&connection))
+                .projection(doc! { "_id": 1 })
+                .await?;
+            found.try_collect().await
+        }
+        .await;
+        let found = found.map_err(|error| connection.error(error))?;
+        Ok(found.iter().filter_map(key_of).collect())
+    }
+
     /// Notes that documents of a collection are marked, and makes the index by which marks that were left are found.
     pub(crate) async fn note_marked(&self, namespace: &Namespace) -> Result<(), StoreError> {
         let connection = self.connection()?;
@@ -159,11 +187,7 @@ impl MongoStore {
         }
         .await;
         let found = found.map_err(|error| connection.error(error))?;
-        let key = |document: &RawDocumentBuf| {
-            let id = document.get_document("_id").ok()?;
-            WitnessKey::read(&Document::try_from(id).ok()?)
-        };
-        Ok(found.iter().filter_map(key).collect())
+        Ok(found.iter().filter_map(key_of).collect())
     }
 
     /// How far milestones are, those that exist.
@@ -230,6 +254,12 @@ fn collection(connection: &Connection, namespace: &Namespace) -> Collection<Docu
         .client
         .database(&namespace.db)
         .collection(&namespace.coll)
+}
+
+/// The key of a witness.
+fn key_of(witness: &RawDocumentBuf) -> Option<WitnessKey> {
+    let id = witness.get_document("_id").ok()?;
+    WitnessKey::read(&Document::try_from(id).ok()?)
 }
 
 async fn insert_witness(
@@ -347,6 +377,7 @@ mod tests {
         let at = DateTime::from_millis(7);
         let marker = Marker {
             milestone: "t-1".into(),
+            started: DateTime::from_millis(3),
             action: "debit".to_owned(),
             label: String::new(),
             undone: false,
