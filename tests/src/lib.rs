@@ -14,5 +14,6 @@ pub mod proxy;
 pub mod saga;
 pub mod server;
 pub mod sweep;
+pub mod transfer;
 pub mod verdict;
 pub mod worker_process;

@@ -18,7 +18,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::Notify,
+    sync::{Notify, watch},
     task::JoinHandle,
 };
 
@@ -33,6 +33,9 @@ pub struct Proxy {
 #[derive(Default)]
 struct Network {
     losses: Mutex<Losses>,
+    /// The command whose requests do not pass, and how many wait.
+    held: watch::Sender<Option<String>>,
+    waiting: AtomicUsize,
     cut: Notify,
     open: AtomicUsize,
     away: AtomicBool,
@@ -111,6 +114,21 @@ impl Proxy {
             .insert(command.to_owned(), times);
     }
 
+    /// From now on requests of that name wait on their way, until they are let pass.
+    pub fn hold(&self, command: &str) {
+        self.network.held.send_replace(Some(command.to_owned()));
+    }
+
+    /// How many requests wait.
+    pub fn held(&self) -> usize {
+        self.network.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Lets all requests pass.
+    pub fn let_pass(&self) {
+        self.network.held.send_replace(None);
+    }
+
     /// How many replies were lost.
     pub fn lost(&self) -> usize {
         lock(&self.network.losses).happened
@@ -156,7 +174,7 @@ async fn connect(client: TcpStream, server: &str, network: &Network) -> io::Resu
     let (from_server, to_server) = server.into_split();
     let doomed = Arc::<Mutex<HashSet<i32>>>::default();
     tokio::select! {
-        ended = requests(from_client, to_server, &network.losses, Arc::clone(&doomed)) => ended,
+        ended = requests(from_client, to_server, network, Arc::clone(&doomed)) => ended,
         ended = replies(from_server, to_client, &network.losses, Arc::clone(&doomed)) => ended,
     }
 }
@@ -164,13 +182,21 @@ async fn connect(client: TcpStream, server: &str, network: &Network) -> io::Resu
 async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
-    losses: &Mutex<Losses>,
+    network: &Network,
     doomed: Arc<Mutex<HashSet<i32>>>,
 ) -> io::Result<()> {
+    let mut held = network.held.subscribe();
     loop {
         let message = read_message(&mut client).await?;
-        if let Some(name) = command(&message)
-            && let Some(times) = lock(losses)
+        let name = command(&message);
+        if name.is_some() && *held.borrow_and_update() == name {
+            network.waiting.fetch_add(1, Ordering::SeqCst);
+            let passes = held.wait_for(|held| *held != name).await;
+            passes.map_err(io::Error::other)?;
+            network.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        if let Some(name) = name
+            && let Some(times) = lock(&network.losses)
                 .to_come
                 .get_mut(&name)
                 .filter(|times| **times > 0)

@@ -1,3 +1,6 @@
 //! The MongoDB toolkit.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
+
+mod once;
 mod sequence;

@@ -1,0 +1,11 @@
+//! `cx.once(..)`: writes that are applied exactly once.
+
+mod bench;
+mod clean;
+mod cost;
+mod exact;
+mod insert;
+mod kills;
+mod refused;
+mod undo;
+mod zombie;
