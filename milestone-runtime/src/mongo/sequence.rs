@@ -1,8 +1,8 @@
 //! Human-readable ids from one atomic write each: `140625-0003` is the third order of 25 June 2014.
 //!
-//! A sequence has one counter for each period, a document of its own, which the first id of the period makes. Whoever asks for an id
-//! counts it up and reads it in one `findOneAndUpdate`, so no two ever get the same one, however many ask. What was drawn and is not used
-//! is a gap: ids are unique and grow, but not every number need appear.
+//! A sequence has one counter for each period, a document of its own, which whoever asks first in the period makes. Each id is one
+//! `findOneAndUpdate` that counts it up and reads it, so no two ever get the same one, however many ask. What was drawn and is not used is
+//! a gap: ids are unique and grow, but not every number need appear.
 
 mod block;
 mod clock;
@@ -16,6 +16,7 @@ use bson::{Bson, Document, doc};
 use jiff::{Zoned, tz::TimeZone};
 use mongodb::{
     Collection, Database,
+    error::Error,
     options::{ReturnDocument, WriteConcern},
 };
 
@@ -32,8 +33,7 @@ const DEFAULT_WIDTH: usize = 4;
 /// As many digits as the largest number has.
 const WIDEST: usize = 19;
 
-/// How often a write is made that two make at once on a period that has no counter yet: one of them makes it, and the next try of the
-/// other finds it. More often only if the periods are purged meanwhile, or if a unique index of somebody's stands in the way.
+/// How often a counter is made that is gone when it is counted up, since somebody removes it or does not let it be made.
 const TRIES: usize = 10;
 
 /// How long the server may look for its majority.
@@ -167,26 +167,8 @@ impl Sequence {
         let inner = &*self.inner;
         let prefix = self.prefix().await?;
         let counter = period::counter(&inner.name, &prefix);
-        let mut tries = 1;
-        let drawn = loop {
-            let write = inner
-                .counters
-                .find_one_and_update(
-                    doc! { "_id": &counter },
-                    doc! { "$inc": { "last": i64::from(n) } },
-                )
-                .upsert(true)
-                .return_document(ReturnDocument::After)
-                .write_concern(concern());
-            match write.await {
-                // Another one has made the counter in between.
-                Err(error) if is_duplicate_key(&error) && tries < TRIES => {}
-                // So compatible servers tell the same; MongoDB never says that there is nothing after an upsert.
-                Ok(None) if tries < TRIES => {}
-                other => break other.map_err(|error| self.error(error))?,
-            }
-            tries += 1;
-        };
+        let drawn = self.count_up(&counter, n).await;
+        let drawn = drawn.map_err(|error| self.error(error))?;
         let last = drawn.as_ref().and_then(|counter| counter.get("last"));
         match last {
             Some(Bson::Int64(last)) if *last >= i64::from(n) => {
@@ -200,7 +182,29 @@ impl Sequence {
         }
     }
 
-    fn error(&self, error: mongodb::error::Error) -> SequenceError {
+    /// The counter as it is after `n` more. Not by an upsert: where two race for the first one of a period, a server may tell one of them of
+    /// a duplicate, or apply the write and tell nothing of it, by which a number would be lost.
+    async fn count_up(&self, counter: &str, n: u32) -> Result<Option<Document>, Error> {
+        let counters = &self.inner.counters;
+        for _ in 0..TRIES {
+            let count = doc! { "$inc": { "last": i64::from(n) } };
+            let count = counters.find_one_and_update(doc! { "_id": counter }, count);
+            let count = count.return_document(ReturnDocument::After);
+            let counted = count.write_concern(concern()).await?;
+            if counted.is_some() {
+                return Ok(counted);
+            }
+            let first = doc! { "_id": counter, "last": 0_i64 };
+            match counters.insert_one(first).write_concern(concern()).await {
+                // Another one has made it in between.
+                Err(error) if is_duplicate_key(&error) => {}
+                other => drop(other?),
+            }
+        }
+        Ok(None)
+    }
+
+    fn error(&self, error: Error) -> SequenceError {
         SequenceError::Database {
             name: self.inner.name.clone(),
             error,
