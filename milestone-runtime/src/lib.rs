@@ -76,7 +76,7 @@ pub use milestone_macros::{Milestone, action};
 pub use registry::Method;
 pub use runtime::{Robot, Runtime};
 pub use signal::stop_signal;
-pub use start::{Conflict, Start, StartError};
+pub use start::{Conflict, Start, StartError, StartInError};
 pub use store::{Filter, Listed, Page, Tally};
 
 /// What an application imports: `use milestone_runtime::prelude::*;`.

@@ -281,7 +281,7 @@ impl Runtime {
     }
 
     /// What nobody can run waits for ever, and says so only in its document.
-    fn warn_of_unknown_methods(&self, new: &NewMilestone) {
+    pub(crate) fn warn_of_unknown_methods(&self, new: &NewMilestone) {
         let methods = new
             .plan
             .actions()

@@ -1,5 +1,7 @@
 //! Starting a milestone: it is stored, or the error says for sure whether it may be.
 
+mod in_transaction;
+
 use std::{future::IntoFuture, pin::Pin, sync::Arc, time::Duration};
 
 use bson::Bson;
@@ -9,6 +11,8 @@ use milestone_core::{
 };
 
 use crate::{handle::Handle, runtime::Runtime, store::StoreError};
+
+pub use self::in_transaction::StartInError;
 
 /// Why a milestone was not started.
 #[derive(Debug, thiserror::Error)]

@@ -198,7 +198,8 @@ impl Sequence {
             match counters.insert_one(first).write_concern(concern()).await {
                 // Another one has made it in between.
                 Err(error) if is_duplicate_key(&error) => {}
-                other => drop(other?),
+                Err(error) => return Err(error),
+                Ok(_) => {}
             }
         }
         Ok(None)

@@ -4,3 +4,4 @@
 
 mod once;
 mod sequence;
+mod start_in;

@@ -18,7 +18,7 @@ use crate::store::{Insertion, StoreError};
 const ROUNDS: usize = 3;
 
 /// The document of a new milestone; an error if no server would take it, so that it cannot spoil the command in which others are.
-fn encode(record: &MilestoneRecord) -> Result<RawDocumentBuf, String> {
+pub(super) fn encode(record: &MilestoneRecord) -> Result<RawDocumentBuf, String> {
     let document = record.to_document().map_err(|error| error.to_string())?;
     if nesting::is_too_deep(&document, 0) {
         return Err(nesting::TOO_DEEP.to_owned());

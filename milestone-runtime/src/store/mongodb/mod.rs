@@ -16,6 +16,7 @@ mod nesting;
 mod read;
 mod renew;
 mod send;
+mod session;
 mod traces;
 mod update;
 mod uri;
@@ -30,6 +31,7 @@ use bson::{DateTime, Document};
 use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 use mongodb::options::ClientOptions;
 
+pub(crate) use self::session::{SessionInsertion, Target};
 pub(crate) use self::traces::TRACES_AT_ONCE;
 use self::{
     connect::{Connection, Source},
