@@ -15,7 +15,7 @@ pub enum Mode {
     Plain,
     /// At least once: running it again does no harm, so it is run again.
     Idempotent,
-    /// Exactly once for its writes to MongoDB, by a transaction.
+    /// Exactly once for its writes to MongoDB, by a transaction. What else it does may be done again.
     Transactional,
 }
 
@@ -81,7 +81,15 @@ impl Options {
         }
     }
 
-    /// Names the action that undoes this one. It must be idempotent.
+    /// A transactional action: exactly once for what it writes in its transaction.
+    pub const fn transactional() -> Self {
+        Self {
+            mode: Mode::Transactional,
+            ..Self::plain()
+        }
+    }
+
+    /// Names the action that undoes this one. It must be idempotent or transactional.
     pub const fn undo(mut self, name: &'static str) -> Self {
         self.undo = Some(name);
         self

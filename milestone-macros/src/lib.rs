@@ -20,13 +20,16 @@ use proc_macro::TokenStream;
 /// `Output<..>` refer to. The function's name is the durable name of the action: stored milestones refer to it, so renaming the
 /// function breaks those that run, unless `name = ".."` keeps the old one.
 ///
-/// Arguments are `Params<T>`, `Output<action>`, `Option<Output<action>>`, `State<T>` and `Context`, in any order. `Params` is
-/// recognised by that name, so import it under it. The function returns `Result<T, E>` or nothing.
+/// Arguments are `Params<T>`, `Output<action>`, `Option<Output<action>>`, `State<T>` and `Context`, in any order, and `&mut Tx` of a
+/// transactional action. `Params` and `Tx` are recognised by those names, so import them under them. The function returns `Result<T, E>` or
+/// nothing.
 ///
 /// | option | what it says |
 /// |---|---|
 /// | `idempotent` | running it again does no harm: it runs at least once. Without it, at most once |
-/// | `undo = refund` | the action that undoes this one; it must be idempotent |
+/// | `transactional` | it runs in a transaction of MongoDB, its `&mut Tx`: exactly once for what it writes there |
+/// | `undo = refund` | the action that undoes this one; it must be idempotent or transactional |
+/// | `verify = was_charged` | of a plain action: the one that tells whether an attempt in doubt took effect |
 /// | `retry(max = 5, base = "1s", cap = "5m", factor = 2)` | attempts in all, first wait, longest wait, its growth; each may be left out |
 /// | `timeout = "30s"` | how long one attempt may take |
 /// | `queue = ".."` | the queue in which it waits |

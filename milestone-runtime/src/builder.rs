@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use milestone_core::{graph::Input, limits::Limits};
+use milestone_core::{graph::Input, limits::Limits, options::Mode};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -20,10 +20,11 @@ use crate::{
     mongo::{
         cleaner::{Cleaner, Traces},
         once::Known,
+        tx::Transactions,
     },
     registry::{Method, Registry},
     runtime::{Inner, Runtime},
-    store::{Store, WorkerInfo},
+    store::{ServerInfo, Store, WorkerInfo},
     uri,
 };
 
@@ -38,6 +39,7 @@ pub struct RuntimeBuilder {
     state_twice: Option<&'static str>,
     actions: Option<Vec<String>>,
     methods: Vec<Method>,
+    mongo_client: Option<mongodb::Client>,
     #[cfg(feature = "testing")]
     process: Option<crate::testing::Process>,
     existing: bool,
@@ -57,6 +59,7 @@ impl RuntimeBuilder {
             state_twice: None,
             actions: None,
             methods: Vec::new(),
+            mongo_client: None,
             #[cfg(feature = "testing")]
             process: None,
             existing: false,
@@ -125,6 +128,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// The application's client of the MongoDB driver, for the transactions of [transactional actions](crate::mongo::Tx): a transaction and the
+    /// collections that are used in it must be of one client. It must be one of the cluster on which the milestones are, made on the tokio
+    /// runtime that actions run on. Default: one with the options of the store's URI, made when it is first needed.
+    pub fn mongo_client(mut self, client: mongodb::Client) -> Self {
+        self.mongo_client = Some(client);
+        self
+    }
+
     /// How large things may become.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
@@ -180,7 +191,7 @@ impl RuntimeBuilder {
     /// [`Runtime::run_once`].
     ///
     /// # Errors
-    /// Two actions of one name, a missing `State`, a setting out of its bounds, a URI that means no store, a database that cannot be
+    /// Two actions of one name, a missing `State`, a transactional action where the database has no transactions, a setting out of its bounds, a URI that means no store, a database that cannot be
     /// reached (within the URI's own timeout) or used.
     pub async fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
@@ -210,6 +221,10 @@ impl RuntimeBuilder {
             Ok::<_, crate::store::StoreError>((store, clock, info, lacked))
         };
         let (store, clock, info, lacked) = executor.run(opening).await??;
+        let lacking = transactions_lacking(&info, store.mongodb().is_some());
+        if let Some(reason) = lacking.as_ref().filter(|_| !self.config.client) {
+            check_transactions(&registry.methods(), reason)?;
+        }
         install_panic_hook();
         let worker = worker_id(&self.config.name);
         let methods = registry.names();
@@ -227,6 +242,7 @@ impl RuntimeBuilder {
             store,
             registry,
             states: Arc::new(self.states),
+            transactions: Transactions::new(self.mongo_client, lacking),
             io: executor.tasks().clone(),
             application,
             missed_claims: std::sync::atomic::AtomicU64::new(0),
@@ -328,6 +344,30 @@ fn check_states(registry: &Registry, states: &States) -> Result<(), Error> {
     Ok(())
 }
 
+/// Why there are no transactions, if there are none.
+fn transactions_lacking(info: &ServerInfo, is_mongodb: bool) -> Option<String> {
+    (!is_mongodb || !info.transactions).then(|| {
+        format!(
+            "this is {}; a replica set or a sharded cluster of MongoDB has them",
+            info.description
+        )
+    })
+}
+
+/// Refuses transactional actions where there are no transactions.
+pub(crate) fn check_transactions(methods: &[Method], reason: &str) -> Result<(), Error> {
+    match methods
+        .iter()
+        .find(|method| method.options.mode == Mode::Transactional)
+    {
+        Some(method) => Err(Error::NoTransactions {
+            action: method.name.clone(),
+            reason: reason.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
 /// Passes the store's hints on, as long as the engine lives. Where there are none, or they end, the poll finds everything.
 async fn hints(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Message>) {
     use futures_util::StreamExt as _;
@@ -373,5 +413,40 @@ async fn heartbeats(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Message>) {
             tracing::debug!(%error, "the worker cannot tell that it lives");
         }
         tokio::time::sleep(HEARTBEAT).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::DateTime;
+
+    use super::*;
+    use crate::action::ActionError;
+
+    fn pay() -> Method {
+        Method::transactional("pay", |_, _| {
+            Box::pin(async { Ok::<_, ActionError>(()) })
+        })
+    }
+
+    #[test]
+    fn transactional_actions_are_refused_where_there_are_no_transactions() {
+        let now = DateTime::from_millis(7);
+        let alone = ServerInfo::new("MongoDB 8.0.4, standalone, at a:1", now);
+        let reason = transactions_lacking(&alone, true).unwrap();
+        let error = check_transactions(&[pay()], &reason).unwrap_err();
+        assert_eq!(error.code(), "no_transactions");
+        let expected = "the action `pay` is transactional, but there are no transactions here: this is MongoDB 8.0.4, standalone, at a:1; a \
+                        replica set or a sharded cluster of MongoDB has them. Use `cx.once(..)`, which does without them (MongoDB of any kind), \
+                        or an idempotent action; or leave it out by `.actions([..])`, or run nothing by `.client()`";
+        assert_eq!(error.to_string(), expected);
+        let plain = Method::new("plain", |_| async { Ok::<_, ActionError>(()) });
+        assert!(check_transactions(&[plain], &reason).is_ok());
+        let set = ServerInfo::new("MongoDB 8.0.4, replica set rs0, at a:1", now).with_transactions();
+        assert_eq!(transactions_lacking(&set, true), None);
+        assert!(
+            transactions_lacking(&set, false).is_some(),
+            "a store of one's own"
+        );
     }
 }

@@ -184,13 +184,13 @@ pub type OutputOf<A> = <A as Action>::Output;
 /// Fails to compile where `U` cannot undo `A`.
 ///
 /// # Panics
-/// In the compiler, if it is not idempotent, since an undo is tried until it succeeds; or if it takes the output of `A` as one that is
+/// In the compiler, if it is neither idempotent nor transactional, since an undo is tried until it succeeds; or if it takes the output of `A` as one that is
 /// always there.
 #[track_caller]
 pub const fn check_undo<U: Action, A: Action>() {
     assert!(
-        matches!(U::OPTIONS.mode, milestone_core::options::Mode::Idempotent),
-        "an undo must be idempotent, since it is tried until it succeeds: mark it `#[action(idempotent)]`"
+        U::OPTIONS.mode.repeatable(),
+        "an undo must be idempotent, since it is tried until it succeeds: mark it `#[action(idempotent)]`, or `#[action(transactional)]`"
     );
     assert!(
         !graph::takes_output(U::INPUTS, A::NAME),

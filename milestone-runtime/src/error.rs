@@ -46,6 +46,34 @@ pub enum Error {
         /// Those that there are.
         known: String,
     },
+    /// An action is transactional, and the database has no transactions.
+    #[error(
+        "the action `{action}` is transactional, but there are no transactions here: {reason}. Use `cx.once(..)`, which does without them (MongoDB of \
+         any kind), or an idempotent action; or leave it out by `.actions([..])`, or run nothing by `.client()`"
+    )]
+    NoTransactions {
+        /// The action.
+        action: String,
+        /// What the database is, and what has transactions.
+        reason: String,
+    },
+    /// A method has the options of a transactional action, but its function takes no transaction.
+    #[error(
+        "the method `{method}` has the options of a transactional action, but its function takes no transaction: make it with \
+         `Method::transactional(\"{method}\", |call, tx| ..)`"
+    )]
+    NoTransaction {
+        /// The method.
+        method: String,
+    },
+    /// A method takes a transaction, but its options are not those of a transactional action.
+    #[error(
+        "the method `{method}` takes a transaction, but its options say otherwise: begin them with `Options::transactional()`"
+    )]
+    TransactionForNothing {
+        /// The method.
+        method: String,
+    },
     /// A setting is out of its bounds.
     #[error("`{setting}` cannot be {value}: {accepted}")]
     Setting {
@@ -83,6 +111,9 @@ impl Error {
             Self::MissingState { .. } => "missing_state",
             Self::StateTwice { .. } => "state_twice",
             Self::UnknownAction { .. } => "unknown_action",
+            Self::NoTransactions { .. } => "no_transactions",
+            Self::NoTransaction { .. } => "no_transaction",
+            Self::TransactionForNothing { .. } => "transaction_for_nothing",
             Self::Setting { .. } => "setting",
             Self::NoExecutor => "no_executor",
             Self::Graph(error) => error.code(),

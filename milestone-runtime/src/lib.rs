@@ -87,6 +87,7 @@ pub mod prelude {
         Method, Milestone, Runtime, Verdict, action,
         action::{ActionError, Context, OrFail, Output, Params, Retry, State},
         milestone,
+        mongo::Tx,
     };
 }
 
@@ -107,4 +108,5 @@ pub mod __private {
         Definition, Graph, Milestone, Outcome, OutcomeOf, OutputOf, TypeRegistration, Yields,
         check, check_undo, check_verify, name_of, node, takes,
     };
+    pub use crate::mongo::tx::transactional;
 }

@@ -8,13 +8,17 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use milestone_core::graph::{GraphError, check_name};
+use milestone_core::graph::check_name;
 use serde::Serialize;
 
 use crate::{
-    action::{ActionFuture, Call, Input, Options, Registration, boxed_failure, encode},
+    action::{ActionFuture, Call, Input, Mode, Options, Registration, boxed_failure, encode},
     engine::body,
     error::Error,
+    mongo::{
+        Tx, TxFuture,
+        tx::{Body, boxed, transactional_by},
+    },
 };
 
 /// The function of an action, as the engine calls it.
@@ -36,6 +40,8 @@ pub struct Method {
     /// What it takes; `None` for one made at run time, which may take anything.
     pub(crate) inputs: Option<&'static [Input]>,
     pub(crate) function: Function,
+    /// Whether its function runs in a transaction.
+    pub(crate) transactional: bool,
     pub(crate) location: &'static Location<'static>,
 }
 
@@ -63,7 +69,63 @@ impl Method {
             options: Options::plain(),
             inputs: None,
             function,
+            transactional: false,
             location: Location::caller(),
+        }
+    }
+
+    /// A transactional action of that durable name: its function is given its transaction, and may be run several times in one attempt, see
+    /// [`Tx`]. Its options begin with [`Options::transactional`].
+    ///
+    /// ```
+    /// use bson::{Document, doc};
+    /// use milestone_runtime::{Method, prelude::*};
+    ///
+    /// let open = Method::transactional("open", |call, tx| Box::pin(async move {
+    ///     let account = doc! { "_id": call.parameters().clone(), "balance": 0_i64 };
+    ///     let accounts = tx.collection::<Document>("accounts");
+    ///     tx.run(accounts.insert_one(account)).await?;
+    ///     Ok::<_, ActionError>(())
+    /// }));
+    /// assert_eq!(open.name(), "open");
+    /// ```
+    #[track_caller]
+    pub fn transactional<F, T, E>(name: impl Into<String>, function: F) -> Self
+    where
+        F: for<'t> Fn(&'t Call, &'t mut Tx) -> TxFuture<'t, Result<T, E>> + Send + Sync + 'static,
+        T: Serialize + 'static,
+        E: Into<Box<dyn StdError + Send + Sync>> + 'static,
+    {
+        let body: Arc<Body> = boxed(move |call, tx| {
+            let future = function(call, tx);
+            Box::pin(async move {
+                match future.await {
+                    Ok(output) => encode(&output),
+                    Err(error) => Err(boxed_failure(error)),
+                }
+            })
+        });
+        Self {
+            name: name.into(),
+            options: Options::transactional(),
+            inputs: None,
+            function: Arc::new(move |call| transactional_by(call, Arc::clone(&body))),
+            transactional: true,
+            location: Location::caller(),
+        }
+    }
+
+    /// Its function and its options must agree on whether it runs in a transaction.
+    fn check(&self) -> Result<(), Error> {
+        let promised = self.options.mode == Mode::Transactional;
+        match (promised, self.transactional) {
+            (true, false) => Err(Error::NoTransaction {
+                method: self.name.clone(),
+            }),
+            (false, true) => Err(Error::TransactionForNothing {
+                method: self.name.clone(),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -96,6 +158,7 @@ impl From<&Registration> for Method {
             options: registration.options,
             inputs: Some(registration.inputs),
             function: body::plain(registration.call),
+            transactional: registration.options.mode == Mode::Transactional,
             location: registration.location,
         }
     }
@@ -169,10 +232,11 @@ impl Registry {
         missing
     }
 
-    /// All of them or, if one has a name that cannot be, none.
-    pub(crate) fn register(&self, new: Vec<Method>) -> Result<(), GraphError> {
+    /// All of them or, if one has a name or options that cannot be, none.
+    pub(crate) fn register(&self, new: Vec<Method>) -> Result<(), Error> {
         for method in &new {
             check_name("a method", &method.name)?;
+            method.check()?;
         }
         let mut methods = self.write();
         for method in new {

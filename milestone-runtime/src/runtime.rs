@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     action::{from_value, to_value},
-    builder::RuntimeBuilder,
+    builder::{RuntimeBuilder, check_transactions},
     definition::{Definition, Graph, Milestone, Yields},
     dynamic::Action,
     engine::{Shared, message::Message, pass::RunReport},
@@ -404,12 +404,16 @@ impl Runtime {
     /// Registers actions: all of them or, if one has a name that cannot be used, none.
     ///
     /// # Errors
-    /// If a name cannot be used.
+    /// If a name cannot be used, or one is transactional and the database has no transactions.
     pub fn register_all(&self, methods: impl IntoIterator<Item = Method>) -> Result<(), Error> {
-        self.inner
-            .shared
-            .registry
-            .register(methods.into_iter().collect())?;
+        let methods: Vec<Method> = methods.into_iter().collect();
+        let shared = &self.inner.shared;
+        if let Some(reason) = shared.transactions.lacking()
+            && !shared.config.client
+        {
+            check_transactions(&methods, reason)?;
+        }
+        shared.registry.register(methods)?;
         // The engine lives as long as this runtime does.
         let _ = self.inner.tell.send(Message::Registered);
         Ok(())

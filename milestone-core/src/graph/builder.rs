@@ -151,7 +151,12 @@ impl Action {
         self.mode(Mode::Idempotent)
     }
 
-    /// Names the method that undoes the action; it must be idempotent. Without that, the registered method says it.
+    /// Says that the action runs in a transaction: exactly once for what it writes there. Its method must be a transactional one.
+    pub fn transactional(self) -> Self {
+        self.mode(Mode::Transactional)
+    }
+
+    /// Names the method that undoes the action; it must be idempotent or transactional. Without that, the registered method says it.
     pub fn undo(self, method: impl Into<String>) -> Self {
         self.with(|node| node.undo = Some(method.into()))
     }

@@ -73,7 +73,7 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     );
     let option_calls = option_calls(options);
     let when = options.retry.as_ref().and_then(|retry| retry.when.as_ref());
-    let body = if action.sound {
+    let body = if action.sound && options.transactional.is_some() == action.transaction().is_some() {
         body(action, when)
     } else {
         mended_body()
@@ -117,18 +117,42 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     }
 }
 
+/// A transactional action is called with its transaction, again and again if others come in between:
+/// ```text
+/// fn call(call: _milestone::Call) -> _milestone::ActionFuture {
+///     _milestone::transactional(call, |call, tx| _milestone::Box::pin(async move {
+///         let action = pay;
+///         <Result<Receipt, PayError> as _milestone::Returned>::stored(
+///             action(<Params<Transfer> as _milestone::Extract>::extract(call)?, tx).await,
+///         )
+///     }))
+/// }
+/// ```
 fn body(action: &Action, when: Option<&Path>) -> TokenStream {
     let Action { ident, output, .. } = action;
+    let transactional = action.transaction().is_some();
     let inputs = action
         .arguments
         .iter()
+        .filter(|argument| !argument.transaction)
         .map(|Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::INPUT));
     // Names of the macro's own, which the user's function may have as well.
     let call = Ident::new("call", Span::mixed_site());
     let run = Ident::new("action", Span::mixed_site());
-    let extracted = action.arguments.iter().map(
-        |Argument { cfgs, ty, .. }| quote!(#(#cfgs)* <#ty as _milestone::Extract>::extract(&#call)?),
-    );
+    let transaction = Ident::new("tx", Span::mixed_site());
+    let called = if transactional {
+        quote!(#call)
+    } else {
+        quote!(&#call)
+    };
+    let extracted = action.arguments.iter().map(|argument| {
+        let Argument { cfgs, ty, .. } = argument;
+        if argument.transaction {
+            quote!(#(#cfgs)* #transaction)
+        } else {
+            quote!(#(#cfgs)* <#ty as _milestone::Extract>::extract(#called)?)
+        }
+    });
     let argument = if action.arguments.is_empty() {
         quote!(_)
     } else {
@@ -158,7 +182,15 @@ fn body(action: &Action, when: Option<&Path>) -> TokenStream {
     let body = quote!(let #run = #ident; #stored);
     // A body that cannot be sent between threads is an error at these tokens: it belongs to the function's name.
     let at = generated_at(ident.span());
-    let body = quote_spanned!(at=> _milestone::Box::pin(async move { #body }));
+    let mut body = quote_spanned!(at=> _milestone::Box::pin(async move { #body }));
+    if transactional {
+        let taken = if action.arguments.len() == 1 {
+            quote!(_)
+        } else {
+            quote!(#call)
+        };
+        body = quote!(_milestone::transactional(#call, |#taken, #transaction| #body));
+    }
     quote! {
         const INPUTS: &'static [_milestone::Input] = &[#(#inputs),*];
         #item #output #returned #end
@@ -181,10 +213,10 @@ fn mended_body() -> TokenStream {
 
 /// Nothing for an action without options.
 fn option_calls(options: &Options) -> Option<TokenStream> {
-    let mode = if options.idempotent {
-        quote!(idempotent)
-    } else {
-        quote!(plain)
+    let mode = match (&options.transactional, options.idempotent) {
+        (Some(_), _) => quote!(transactional),
+        (None, true) => quote!(idempotent),
+        (None, false) => quote!(plain),
     };
     let undo = options.undo.as_ref().map(|undo| {
         let at = generated_at(undo.span());
@@ -213,7 +245,8 @@ fn option_calls(options: &Options) -> Option<TokenStream> {
         quote!(.concurrency(#places))
     });
     let calls = quote!(#undo #verify #retry #timeout #queue #concurrency);
-    (options.idempotent || !calls.is_empty())
+    let repeatable = options.idempotent || options.transactional.is_some();
+    (repeatable || !calls.is_empty())
         .then(|| quote!(const OPTIONS: _milestone::Options = _milestone::Options::#mode() #calls;))
 }
 

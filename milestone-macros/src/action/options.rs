@@ -11,7 +11,7 @@ use crate::{
     options::{at_least_one, each, skip, string, value},
 };
 
-const KNOWN: &str = "`idempotent`, `undo = action`, `verify = action`, `retry(..)`, `timeout = \"30s\"`, `queue = \"..\"`, `concurrency = n`, `name = \"..\"`, \
+const KNOWN: &str = "`idempotent`, `transactional`, `undo = action`, `verify = action`, `retry(..)`, `timeout = \"30s\"`, `queue = \"..\"`, `concurrency = n`, `name = \"..\"`, \
                      `crate = path`";
 const KNOWN_RETRY: &str =
     "`max = n`, `base = \"1s\"`, `cap = \"5m\"`, `factor = n`, `when = function`";
@@ -23,6 +23,8 @@ const DEFAULT_CAP: Millis = Millis(300_000);
 #[derive(Default)]
 pub(super) struct Options {
     pub(super) idempotent: bool,
+    /// Where it stands.
+    pub(super) transactional: Option<Ident>,
     pub(super) undo: Option<Path>,
     pub(super) verify: Option<Path>,
     pub(super) retry: Option<Retry>,
@@ -54,15 +56,42 @@ impl Options {
             let message = "`verify` is for plain actions: an idempotent one is simply run again, so leave one of them out";
             errors.push(options.verify.as_ref(), message);
         }
+        options.check_transaction(action, errors);
         if options.name.is_none() {
             names::check("an action", &unraw(&action.ident), &action.ident, errors);
         }
         options
     }
 
+    /// A transaction goes with an argument that gives it, and with no other promise.
+    fn check_transaction(&self, action: &Action, errors: &mut Errors) {
+        match (&self.transactional, action.transaction()) {
+            (Some(option), None) if action.sound => errors.push(
+                option,
+                "a transactional action takes its transaction as an argument: add `tx: &mut Tx`",
+            ),
+            (None, Some(argument)) => errors.push(
+                &argument.ty,
+                "`&mut Tx` is for transactional actions: write `#[action(transactional)]`",
+            ),
+            _ => {}
+        }
+        let Some(option) = &self.transactional else {
+            return;
+        };
+        if self.idempotent {
+            let message = "an action is `idempotent` or `transactional`, not both: what a transaction writes is there once, so leave `idempotent` out";
+            errors.push(option, message);
+        }
+        if self.verify.is_some() {
+            let message = "`verify` is for plain actions: whether a transaction was committed is known, so leave one of them out";
+            errors.push(self.verify.as_ref(), message);
+        }
+    }
+
     /// ```text
-    /// option := "idempotent" | "undo" "=" path | "verify" "=" path | "retry" "(" .. ")" | "timeout" "=" duration | "queue" "=" string
-    ///         | "concurrency" "=" integer | "name" "=" string | "crate" "=" path
+    /// option := "idempotent" | "transactional" | "undo" "=" path | "verify" "=" path | "retry" "(" .. ")" | "timeout" "=" duration
+    ///         | "queue" "=" string | "concurrency" "=" integer | "name" "=" string | "crate" "=" path
     /// ```
     fn option(
         &mut self,
@@ -73,14 +102,12 @@ impl Options {
     ) -> syn::Result<bool> {
         match key.to_string().as_str() {
             "idempotent" => {
-                if input.peek(Token![=]) {
-                    let value: TokenStream = input.parse()?;
-                    return Err(syn::Error::new_spanned(
-                        value,
-                        "`idempotent` has no value: write it alone, or leave it out",
-                    ));
-                }
+                no_value(key, input)?;
                 self.idempotent = true;
+            }
+            "transactional" => {
+                no_value(key, input)?;
+                self.transactional = Some(key.clone());
             }
             "undo" => {
                 let undo: Path = value(key, input, "undo = refund", Path::parse_mod_style)?;
@@ -115,13 +142,6 @@ impl Options {
                     Path::parse_mod_style,
                 )?);
             }
-            "transactional" => {
-                skip(input)?;
-                return Err(syn::Error::new_spanned(
-                    key,
-                    "`transactional` is not there yet: use `idempotent`, with `cx.idempotency_key()` as the key of what the action writes",
-                ));
-            }
             "verify" => {
                 let verify: Path =
                     value(key, input, "verify = was_charged", Path::parse_mod_style)?;
@@ -137,6 +157,16 @@ impl Options {
         }
         Ok(true)
     }
+}
+
+/// For an option that is only named.
+fn no_value(key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
+    if !input.peek(Token![=]) {
+        return Ok(());
+    }
+    let value: TokenStream = input.parse()?;
+    let message = format!("`{key}` has no value: write it alone, or leave it out");
+    Err(syn::Error::new_spanned(value, message))
 }
 
 impl Retry {
@@ -266,6 +296,7 @@ mod tests {
             "name = \"milestone\"",
             "crate = \"work\"",
             "transactional",
+            "transactional = 3",
             "verify",
             "verify = debit",
             "idempotent, verify = was_debited",

@@ -30,6 +30,8 @@ pub(super) struct Argument {
     pub(super) ty: Type,
     /// The `T` of `Params<T>`.
     pub(super) params: Option<Type>,
+    /// Whether it is the transaction, `&mut Tx`.
+    pub(super) transaction: bool,
 }
 
 impl Action {
@@ -38,6 +40,11 @@ impl Action {
         self.arguments
             .iter()
             .find_map(|argument| argument.params.as_ref())
+    }
+
+    /// The transaction that it takes.
+    pub(super) fn transaction(&self) -> Option<&Argument> {
+        self.arguments.iter().find(|argument| argument.transaction)
     }
 
     pub(super) fn read(item: TokenStream, errors: &mut Errors) -> syn::Result<Self> {
@@ -55,12 +62,19 @@ impl Action {
                 FnArg::Typed(argument) => arguments.push(Argument {
                     cfgs: with_name(&argument.attrs, "cfg"),
                     params: params_of(&argument.ty),
+                    transaction: is_transaction(&argument.ty),
                     ty: (*argument.ty).clone(),
                 }),
             }
         }
-        for argument in &arguments {
-            check_type(&argument.ty, "an argument", errors);
+        for argument in arguments.iter().filter(|argument| !argument.transaction) {
+            match last_of_path(&argument.ty) {
+                Some(last) if last == "Tx" => errors.push(
+                    &argument.ty,
+                    "a transaction is taken as `&mut Tx`: it is committed once the action has returned",
+                ),
+                _ => check_type(&argument.ty, "an argument", errors),
+            }
         }
         let mut all_params = arguments
             .iter()
@@ -69,6 +83,15 @@ impl Action {
             errors.push(
                 &second.ty,
                 "a second `Params`: a milestone has one value as its parameters, so take it once",
+            );
+        }
+        let mut transactions = arguments
+            .iter()
+            .filter(|argument| argument.transaction && argument.cfgs.is_empty());
+        if let (Some(_), Some(second)) = (transactions.next(), transactions.next()) {
+            errors.push(
+                &second.ty,
+                "a second `&mut Tx`: an action runs in one transaction, so take it once",
             );
         }
         let output = match &signature.output {
@@ -171,6 +194,29 @@ impl VisitMut for Check<'_> {
         &mut self,
         _: &mut syn::ParenthesizedGenericArguments,
     ) {
+    }
+}
+
+/// Whether a type is written as `&mut Tx`, with any path in front of it.
+fn is_transaction(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(reference) => {
+            reference.mutability.is_some()
+                && reference.lifetime.is_none()
+                && last_of_path(&reference.elem).is_some_and(|last| last == "Tx")
+        }
+        Type::Group(group) => is_transaction(&group.elem),
+        _ => false,
+    }
+}
+
+/// The name at the end of a path that is a type; of a reference, of what it is to.
+fn last_of_path(ty: &Type) -> Option<&Ident> {
+    match ty {
+        Type::Path(path) => path.path.segments.last().map(|last| &last.ident),
+        Type::Group(group) => last_of_path(&group.elem),
+        Type::Reference(reference) => last_of_path(&reference.elem),
+        _ => None,
     }
 }
 

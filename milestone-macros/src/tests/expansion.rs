@@ -36,6 +36,28 @@ fn action_with_a_verify_and_its_errors_told_apart() {
 }
 
 #[test]
+fn action_in_a_transaction() {
+    let options = "transactional, undo = bank::refund, retry(max = 3, when = PayError::is_transient)";
+    let item = "
+        async fn pay(
+            Params(t): Params<Transfer>,
+            tx: &mut Tx,
+            #[cfg(unix)] cx: Context,
+        ) -> Result<Receipt, PayError> {
+            t.pay(tx).await
+        }";
+    assert_snapshot!(action(options, item));
+}
+
+#[test]
+fn action_with_nothing_but_a_transaction() {
+    assert_snapshot!(action(
+        "transactional",
+        "async fn tick(tx: &mut milestone_runtime::mongo::Tx) {}"
+    ));
+}
+
+#[test]
 fn errors_told_apart_leave_the_policy_as_it_is() {
     assert_snapshot!(action(
         "idempotent, retry(when = E::is_transient)",

@@ -1,6 +1,11 @@
 //! One call of an action: what the extractors read.
 
-use std::{any::Any, any::TypeId, collections::HashMap, pin::Pin, sync::Arc};
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use bson::{Bson, Document};
 use serde::de::DeserializeOwned;
@@ -25,6 +30,13 @@ pub(crate) struct CallInner {
     pub(crate) parameters: Arc<Bson>,
     /// The outputs that it can see.
     pub(crate) outputs: Vec<Seen>,
+    /// Of the undo of a transactional action whose output is not in the milestone: its method. Whether its transaction was committed is
+    /// settled before the undo runs.
+    pub(crate) unsettled: Option<String>,
+    /// What that action gave, if it was.
+    pub(crate) settled: OnceLock<Seen>,
+    /// How many bytes the milestone's document may still grow, as far as is known.
+    pub(crate) room: usize,
     pub(crate) states: Arc<States>,
     pub(crate) context: Context,
 }
@@ -65,11 +77,7 @@ impl Call {
 
     /// The output of an action that has run before, by the durable name of its method; `None` if there is not exactly one.
     pub fn output(&self, method: &str) -> Option<&Bson> {
-        let mut found = self
-            .inner
-            .outputs
-            .iter()
-            .filter(|seen| seen.method == method);
+        let mut found = self.seen().filter(|seen| seen.method == method);
         match (found.next(), found.next()) {
             (Some(seen), None) => Some(&seen.output),
             _ => None,
@@ -82,7 +90,7 @@ impl Call {
     /// A fatal error if it does not run before this action, or its output does not fit the type.
     #[track_caller]
     pub fn output_of<T: DeserializeOwned>(&self, action: &str) -> Result<T, ActionError> {
-        match self.inner.outputs.iter().find(|seen| seen.action == action) {
+        match self.seen().find(|seen| seen.action == action) {
             Some(seen) => decode(&seen.output, &format!("output of `{action}`")),
             None => Err(ActionError::fatal(format!(
                 "the output of `{action}` is not there: no action of that name runs before this one"
@@ -95,10 +103,18 @@ impl Call {
     pub fn input(&self) -> Document {
         let mut input = Document::new();
         input.insert("milestone", self.parameters().clone());
-        for seen in &self.inner.outputs {
+        for seen in self.seen() {
             input.insert(&seen.action, seen.output.clone());
         }
         input
+    }
+
+    fn seen(&self) -> impl Iterator<Item = &Seen> {
+        self.inner.outputs.iter().chain(self.inner.settled.get())
+    }
+
+    pub(crate) fn inner(&self) -> &CallInner {
+        &self.inner
     }
 
     pub(crate) fn state(&self, id: TypeId) -> Option<&Arc<dyn Any + Send + Sync>> {

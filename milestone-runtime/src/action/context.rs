@@ -25,6 +25,8 @@ pub struct Context {
 #[derive(Debug)]
 pub(crate) struct ContextInner {
     pub(crate) id: MilestoneId,
+    /// When the milestone was started. It tells apart two that had one id, the first of which was removed.
+    pub(crate) created_at: DateTime,
     pub(crate) kind: String,
     pub(crate) action: String,
     pub(crate) phase: Phase,
@@ -109,6 +111,10 @@ impl Context {
     /// did.
     pub fn key_of(&self, action: &str) -> String {
         format!("{}/{action}", self.inner.id)
+    }
+
+    pub(crate) fn created_at(&self) -> DateTime {
+        self.inner.created_at
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -9,6 +9,7 @@ use std::{
 
 use bson::{Bson, Document};
 use milestone_core::record::{AttemptError, AttemptKind};
+use mongodb::error::TRANSIENT_TRANSACTION_ERROR;
 use serde::Serialize;
 
 use super::{
@@ -30,6 +31,8 @@ pub struct Failure {
     pub fatal: bool,
     /// The delay it asks for.
     pub retry_after: Option<Duration>,
+    /// Whether it comes of an error after which a transaction is simply run again.
+    pub(crate) transient: bool,
 }
 
 impl From<ActionError> for Failure {
@@ -206,7 +209,7 @@ pub(crate) fn encode<T: Serialize>(output: &T) -> Result<Bson, Failure> {
         }),
         kind: Some(AttemptKind::Refused),
         fatal: true,
-        retry_after: None,
+        ..Failure::default()
     })
 }
 
@@ -246,6 +249,9 @@ fn of_error(error: &(dyn Error + 'static), kind: &str) -> Failure {
     let mut next = Some(error);
     let mut first = true;
     while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<mongodb::error::Error>() {
+            failure.transient |= error.contains_label(TRANSIENT_TRANSACTION_ERROR);
+        }
         if let Some(action_error) = error.downcast_ref::<ActionError>() {
             heed(&mut failure, action_error);
             next = Some(action_error.get_ref());

@@ -1,7 +1,7 @@
 //! Attempts on the application's executor: how their bodies start, and how they end: by themselves, by a timeout, or cut off.
 
 use std::{
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -10,6 +10,7 @@ use milestone_core::{
     graph::Input,
     limits::LimitError,
     machine::{Event, Failed, Task},
+    options::Mode,
     patch::size_of_value,
     record::{AttemptError, AttemptKind, MilestoneId, Phase},
     retry::RetryPolicy,
@@ -364,8 +365,15 @@ fn call_of(
         })
     });
     let outputs = outputs.collect();
+    let undone = &record.actions[task.action];
+    let unsettled = undone
+        .method
+        .clone()
+        .filter(|method| undoing && undone.output.is_none() && is_transactional(undone.mode, method, shared));
+    let limit = shared.config.limits.document;
     let context = Context::new(ContextInner {
         id: record.id.clone(),
+        created_at: record.created_at,
         kind: record.kind.clone(),
         action: record.actions[task.action].name.clone(),
         phase: task.phase,
@@ -382,9 +390,18 @@ fn call_of(
     Call::new(CallInner {
         parameters: Arc::clone(&held.parameters),
         outputs,
+        unsettled,
+        settled: OnceLock::new(),
+        room: limit.saturating_sub(held.size),
         states: Arc::clone(&shared.states),
         context,
     })
+}
+
+/// By what is stored, or by what is registered now: its options may have changed since.
+fn is_transactional(stored: Mode, method: &str, shared: &super::Shared) -> bool {
+    let registered = || shared.registry.get(method).map(|method| method.options.mode);
+    stored == Mode::Transactional || registered() == Some(Mode::Transactional)
 }
 
 fn too_large(action: &str, size: usize, limit: usize) -> Failure {
@@ -402,6 +419,6 @@ fn too_large(action: &str, size: usize, limit: usize) -> Failure {
         }),
         kind: Some(AttemptKind::Refused),
         fatal: true,
-        retry_after: None,
+        ..Failure::default()
     }
 }

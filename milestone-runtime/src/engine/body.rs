@@ -19,6 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::message::Message;
 use crate::{
     action::{ActionFuture, Call, Ending, Failure, readable},
+    mongo::tx,
     registry::Function,
 };
 
@@ -67,6 +68,10 @@ pub(crate) async fn run(mut guard: Guard, function: Function, call: Call) {
         return;
     }
     let action = call.context().action().to_owned();
+    if let Err(failure) = tx::settle_before_undo(&call).await {
+        guard.result = Some(Err(failure));
+        return;
+    }
     // Dropped before the guard tells of the end.
     let _ending = Ending(call.context().clone());
     let mut result = Caught {
@@ -153,8 +158,7 @@ fn cut_off() -> Failure {
             ..AttemptError::default()
         }),
         kind: Some(AttemptKind::Cancelled),
-        fatal: false,
-        retry_after: None,
+        ..Failure::default()
     }
 }
 
@@ -206,8 +210,7 @@ impl Future for Caught {
                         location,
                     }),
                     kind: Some(AttemptKind::Panic),
-                    fatal: false,
-                    retry_after: None,
+                    ..Failure::default()
                 }))
             }
         }

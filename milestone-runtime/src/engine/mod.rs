@@ -52,7 +52,7 @@ use crate::{
     action::States,
     config::Config,
     executor::Tasks,
-    mongo::{cleaner::Traces, once::Known},
+    mongo::{cleaner::Traces, once::Known, tx::Transactions},
     registry::Registry,
     store::Store,
 };
@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     pub(crate) traces: Traces,
     /// The collections in which documents were written once.
     pub(crate) once: Known,
+    /// What transactional actions need.
+    pub(crate) transactions: Transactions,
     /// Whether it was shut down, and tells no more that it lives.
     pub(crate) retired: AtomicBool,
 }

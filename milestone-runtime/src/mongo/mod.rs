@@ -6,13 +6,17 @@ pub(crate) mod fate;
 pub(crate) mod once;
 mod sequence;
 pub(crate) mod trace;
+pub(crate) mod tx;
 
 pub use jiff;
 
-pub use self::once::{
-    DeleteOne, InsertOne, Inserted, MOST_MARKERS, Once, OnceError, TakeBack, Target, Undo, Undone,
-    UpdateOne, Written,
-};
-pub use self::sequence::{
-    Counters, DEFAULT_SEQUENCES, Ids, NextId, Sequence, SequenceBuilder, SequenceError,
+pub use self::{
+    once::{
+        DeleteOne, InsertOne, Inserted, MOST_MARKERS, Once, OnceError, TakeBack, Target, Undo,
+        Undone, UpdateOne, Written,
+    },
+    sequence::{
+        Counters, DEFAULT_SEQUENCES, Ids, NextId, Sequence, SequenceBuilder, SequenceError,
+    },
+    tx::{Operation, Tx, TxFuture},
 };

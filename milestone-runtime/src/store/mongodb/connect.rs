@@ -36,7 +36,35 @@ impl Source {
         }
     }
 
-    async fn options(&self) -> Result<ClientOptions, StoreError> {
+    /// The driver's options with what the store needs of them, and how long a server may look for its majority.
+    async fn options(&self) -> Result<(ClientOptions, Duration), StoreError> {
+        let mut options = self.options_as_given().await?;
+        let patience = options
+            .write_concern
+            .as_ref()
+            .and_then(|concern| concern.w_timeout)
+            .unwrap_or(MAJORITY_PATIENCE);
+        options.write_concern = Some(durable(patience));
+        options.read_concern = None;
+        options.selection_criteria =
+            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        options
+            .server_selection_timeout
+            .get_or_insert(DEFAULT_SERVER_TIMEOUT);
+        options
+            .app_name
+            .get_or_insert_with(|| "milestone".to_owned());
+        Ok((options, patience))
+    }
+
+    /// A client for other calls than the store's own, bound to the tokio runtime that makes it.
+    pub(super) async fn client(&self) -> Result<Client, StoreError> {
+        let (options, _) = self.options().await?;
+        Client::with_options(options)
+            .map_err(|error| errors::store_error(&self.servers(), error))
+    }
+
+    async fn options_as_given(&self) -> Result<ClientOptions, StoreError> {
         match self {
             Self::Options(options) => Ok((**options).clone()),
             Self::Uri(address) => {
@@ -49,6 +77,14 @@ impl Source {
             }
         }
     }
+}
+
+/// Acknowledged by a majority that has it in its journal.
+fn durable(patience: Duration) -> WriteConcern {
+    let mut concern = WriteConcern::majority();
+    concern.journal = Some(true);
+    concern.w_timeout = Some(patience);
+    concern
 }
 
 fn hosts(options: &ClientOptions) -> String {
@@ -86,25 +122,7 @@ impl Connection {
         collection: &str,
     ) -> Result<Self, StoreError> {
         let server = source.servers();
-        let mut options = source.options().await?;
-        let patience = options
-            .write_concern
-            .as_ref()
-            .and_then(|concern| concern.w_timeout)
-            .unwrap_or(MAJORITY_PATIENCE);
-        let mut concern = WriteConcern::majority();
-        concern.journal = Some(true);
-        concern.w_timeout = Some(patience);
-        options.write_concern = Some(concern);
-        options.read_concern = None;
-        options.selection_criteria =
-            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
-        options
-            .server_selection_timeout
-            .get_or_insert(DEFAULT_SERVER_TIMEOUT);
-        options
-            .app_name
-            .get_or_insert_with(|| "milestone".to_owned());
+        let (options, patience) = source.options().await?;
         let client =
             Client::with_options(options).map_err(|error| errors::store_error(&server, error))?;
         let database = client.database(database);
@@ -150,6 +168,11 @@ impl Connection {
     /// The time of the server.
     pub(super) async fn now(&self) -> Result<DateTime, StoreError> {
         local_time(&self.server, &self.ask("hello").await?)
+    }
+
+    /// The write concern of a transaction.
+    pub(super) fn durable(&self) -> WriteConcern {
+        durable(self.patience)
     }
 
     /// How long a read may look for a majority.

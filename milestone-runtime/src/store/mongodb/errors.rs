@@ -7,7 +7,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use crate::store::StoreError;
 
 /// What the driver says, in the words for people: without labels, sources and the server's whole reply.
-pub(super) fn reason(error: &Error) -> String {
+pub(crate) fn reason(error: &Error) -> String {
     error.kind.to_string()
 }
 
@@ -32,7 +32,7 @@ pub(super) fn store_error(server: &str, error: Error) -> StoreError {
 }
 
 /// Whether the server cannot be reached, or is not one that takes writes, now.
-fn is_away(error: &Error) -> bool {
+pub(crate) fn is_away(error: &Error) -> bool {
     match &*error.kind {
         ErrorKind::Io(_)
         | ErrorKind::ConnectionPoolCleared { .. }
@@ -80,6 +80,11 @@ pub(crate) fn is_duplicate_key(error: &Error) -> bool {
             .any(|error| is_duplicate(error.code)),
         _ => command_code(error).is_some_and(is_duplicate),
     }
+}
+
+/// Whether another transaction, or another write, has changed the same document.
+pub(crate) fn is_write_conflict(error: &Error) -> bool {
+    command_code(error) == Some(112)
 }
 
 /// The codes of a server that starts, stops, or is not the primary.

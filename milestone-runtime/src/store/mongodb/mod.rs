@@ -20,6 +20,7 @@ mod session;
 mod traces;
 mod update;
 mod uri;
+mod witnesses;
 mod workers;
 
 use std::{
@@ -31,8 +32,12 @@ use bson::{DateTime, Document};
 use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 use mongodb::options::ClientOptions;
 
-pub(crate) use self::session::{SessionInsertion, Target};
-pub(crate) use self::traces::TRACES_AT_ONCE;
+pub(crate) use self::{
+    errors::{is_away, is_duplicate_key, is_write_conflict, reason},
+    session::{SessionInsertion, Target},
+    traces::TRACES_AT_ONCE,
+    witnesses::Outcome,
+};
 use self::{
     connect::{Connection, Source},
     uri::Address,
@@ -101,6 +106,21 @@ impl MongoStore {
             Ok(connection) if !connection.is_standalone() => "linearizable",
             _ => "local",
         }
+    }
+
+    /// A client of the driver with the store's options, bound to the tokio runtime that asks for it.
+    pub(crate) async fn client(&self) -> Result<mongodb::Client, StoreError> {
+        self.source.client().await
+    }
+
+    /// The name of the database.
+    pub(crate) fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The name of the collection of the milestones.
+    pub(crate) fn collection(&self) -> &str {
+        &self.collection
     }
 
     fn connection(&self) -> Result<Arc<Connection>, StoreError> {

@@ -277,6 +277,15 @@ async fn find_witness(
     connection: &Connection,
     key: &WitnessKey,
 ) -> Result<Option<Bson>, StoreError> {
+    let witness = read_witness(connection, key).await?;
+    witness.as_ref().map(output_of).transpose()
+}
+
+/// Reads a witness settled.
+pub(super) async fn read_witness(
+    connection: &Connection,
+    key: &WitnessKey,
+) -> Result<Option<RawDocumentBuf>, StoreError> {
     let found: Result<Vec<RawDocumentBuf>, Error> = async {
         let found = connection
             .witnesses
@@ -287,13 +296,15 @@ async fn find_witness(
     }
     .await;
     let found = found.map_err(|error| connection.error(error))?;
-    let Some(witness) = found.first() else {
-        return Ok(None);
-    };
+    Ok(found.into_iter().next())
+}
+
+/// What a witness says.
+pub(super) fn output_of(witness: &RawDocumentBuf) -> Result<Bson, StoreError> {
     let output = witness.get("output").ok().flatten();
     let output = output.map(Bson::try_from).transpose();
     let output = output.map_err(|error| StoreError::Other(error.to_string()))?;
-    Ok(Some(output.unwrap_or(Bson::Null)))
+    Ok(output.unwrap_or(Bson::Null))
 }
 
 fn markers_of(namespace: &Namespace, document: &Document) -> Vec<(Trace, DateTime)> {

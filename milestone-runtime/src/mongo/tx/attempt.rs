@@ -1,0 +1,259 @@
+//! One attempt of a transactional action: its body in a transaction, until that is committed or the action has failed.
+
+use std::time::Instant;
+
+use bson::{Bson, RawDocumentBuf, doc};
+use milestone_core::{
+    limits::{LimitError, check_value},
+    patch::size_of_value,
+    record::{AttemptKind, Phase},
+};
+use mongodb::{
+    ClientSession,
+    error::{Error, ErrorKind},
+};
+
+use super::{
+    Body, Tx,
+    commit::{Commit, commit},
+    failures,
+    ground::Ground,
+    handle::is_transient,
+    patience::{Patience, Why},
+};
+use crate::{
+    action::{Call, Failure},
+    store::mongodb::{Outcome, is_away, is_duplicate_key, is_write_conflict},
+};
+
+/// How one run of the body has ended.
+enum Turn {
+    Done(Bson),
+    Failed(Failure),
+    Again(Why),
+}
+
+/// Runs an attempt.
+pub(super) async fn run(call: &Call, body: &Body) -> Result<Bson, Failure> {
+    let context = call.context();
+    let ground = Ground::of(context).await?;
+    if context.attempt() > 1
+        && let Some(outcome) = ground.outcome().await?
+    {
+        ground.left();
+        return result_of(outcome);
+    }
+    let mut patience = Patience::default();
+    loop {
+        let why = match turn(&ground, call, body).await {
+            Turn::Done(output) => return Ok(output),
+            Turn::Failed(failure) => return Err(failure),
+            Turn::Again(why) => why,
+        };
+        let wait = patience.after(&why, Instant::now(), fastrand::f64())?;
+        tracing::debug!(milestone = %context.milestone_id(), action = context.action(), error = %why.error(), ?wait, "a transaction is run again");
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = context.cancelled() => return Err(failures::cancelled(why.error())),
+        }
+    }
+}
+
+fn result_of(outcome: Outcome) -> Result<Bson, Failure> {
+    match outcome {
+        Outcome::Committed(output) => Ok(output),
+        Outcome::Refused => Err(failures::refused()),
+    }
+}
+
+async fn turn(ground: &Ground<'_>, call: &Call, body: &Body) -> Turn {
+    let mut session = match begin(ground).await {
+        Ok(session) => session,
+        Err(error) => return after(error),
+    };
+    match holds(ground, &mut session).await {
+        Ok(true) => {}
+        Ok(false) => return abort(session, Turn::Failed(failures::lost())).await,
+        Err(error) => return abort(session, after(error)).await,
+    }
+    let mut tx = Tx::new(session, ground.database.clone());
+    let result = body(call, &mut tx).await;
+    let Tx {
+        mut session, seen, ..
+    } = tx;
+    let output = match judge(ground, call, result, seen) {
+        Ok(output) => output,
+        Err(turn) => return abort(session, turn).await,
+    };
+    if has_ended(&mut session).await {
+        return Turn::Failed(failures::ended_by_itself());
+    }
+    if let Err(error) = witness(ground, &mut session, &output).await {
+        let turn = collided(ground, error).await;
+        return abort(session, turn).await;
+    }
+    ground.left();
+    let committing = commit(session, context_call(ground));
+    let committed = ground
+        .context
+        .shared()
+        .application
+        .spawn(committing)
+        .await;
+    match committed {
+        Ok(Commit::Done) => Turn::Done(output),
+        Ok(Commit::Refused(error)) => after(error),
+        Ok(Commit::Unknown(error)) => found_or(ground, Turn::Again(why(error))).await,
+        Err(_) => Turn::Failed(failures::cut_off()),
+    }
+}
+
+fn context_call(ground: &Ground<'_>) -> crate::engine::hold::CallGuard {
+    ground.context.hold().call()
+}
+
+async fn begin(ground: &Ground<'_>) -> Result<ClientSession, Error> {
+    let mut session = ground.client.start_session().await?;
+    session
+        .start_transaction()
+        .with_options(ground.options.clone())
+        .await?;
+    Ok(session)
+}
+
+/// Whether the milestone is this worker's, in the transaction's snapshot. Whoever has lost it need not begin.
+async fn holds(ground: &Ground<'_>, session: &mut ClientSession) -> Result<bool, Error> {
+    let context = ground.context;
+    let held = doc! { "_id": context.milestone_id().clone(), "lease.token": context.hold().token() };
+    let found = ground
+        .milestones
+        .find_one(held)
+        .projection(doc! { "_id": 1 })
+        .session(session)
+        .await?;
+    Ok(found.is_some())
+}
+
+/// What is to be committed, if anything is.
+fn judge(
+    ground: &Ground<'_>,
+    call: &Call,
+    result: Result<Bson, Failure>,
+    seen: Option<Error>,
+) -> Result<Bson, Turn> {
+    if let Some(error) = seen {
+        return Err(match result {
+            _ if is_transient(&error) => Turn::Again(why(error)),
+            Ok(_) => Turn::Failed(failures::went_on(&error)),
+            Err(failure) => Turn::Failed(failures::of_body(failure, &error)),
+        });
+    }
+    let is_undo = ground.context.phase() == Phase::Undo;
+    match result {
+        // What an undo gives is not kept.
+        Ok(_) if is_undo => Ok(Bson::Null),
+        Err(failure) if is_undo && failure.kind == Some(AttemptKind::Refused) => Ok(Bson::Null),
+        Ok(output) => match check(call, &output) {
+            Ok(()) => Ok(output),
+            Err(limit) => Err(Turn::Failed(failures::unstorable(&limit.to_string()))),
+        },
+        Err(failure) if failure.kind == Some(AttemptKind::Refused) => Err(Turn::Failed(
+            failures::unstorable(&failure.error.message),
+        )),
+        Err(failure) if failure.transient => Err(Turn::Again(Why::Conflict(Error::custom(
+            failure.error.message,
+        )))),
+        Err(failure) => Err(Turn::Failed(failure)),
+    }
+}
+
+/// Whether the milestone can hold the output, as far as is known by now.
+fn check(call: &Call, output: &Bson) -> Result<(), LimitError> {
+    let context = call.context();
+    let limits = &context.shared().config.limits;
+    let what = format!("the output of `{}`", context.action());
+    check_value(&what, output, limits.output, "output")?;
+    let (size, room) = (size_of_value(output), call.inner().room);
+    if size > room {
+        return Err(LimitError::Size {
+            what: format!("the document with {what}"),
+            size: limits.document.saturating_sub(room) + size,
+            limit: limits.document,
+            limit_name: "document",
+        });
+    }
+    Ok(())
+}
+
+/// Whether the body has committed or aborted by itself. The driver tells it only by whether it would begin another transaction, which costs
+/// no call.
+async fn has_ended(session: &mut ClientSession) -> bool {
+    let begun = session.start_transaction().await;
+    !matches!(begun, Err(error) if matches!(*error.kind, ErrorKind::Transaction { .. }))
+}
+
+async fn witness(
+    ground: &Ground<'_>,
+    session: &mut ClientSession,
+    output: &Bson,
+) -> Result<(), Error> {
+    let context = ground.context;
+    let witness = doc! {
+        "_id": ground.key.to_bson(),
+        "output": output.clone(),
+        "at": context.shared().clock.now(),
+        "worker": context.worker(),
+        "attempt": context.attempt(),
+    };
+    let witness = RawDocumentBuf::try_from(&witness).map_err(Error::custom)?;
+    let inserted = ground.witnesses.insert_one(witness).session(session);
+    inserted.await.map(|_| ())
+}
+
+/// The witness could not be written: another attempt was committed, or the transaction is gone.
+async fn collided(ground: &Ground<'_>, error: Error) -> Turn {
+    if is_duplicate_key(&error) || is_write_conflict(&error) {
+        return found_or(ground, Turn::Again(Why::Conflict(error))).await;
+    }
+    if is_transient(&error) && !is_away(&error) {
+        return Turn::Again(Why::Gone(error));
+    }
+    after(error)
+}
+
+/// What the witness says or, if there is none, something else.
+async fn found_or(ground: &Ground<'_>, other: Turn) -> Turn {
+    match ground.outcome().await {
+        Ok(None) => other,
+        Ok(Some(outcome)) => {
+            ground.left();
+            result_of(outcome).map_or_else(Turn::Failed, Turn::Done)
+        }
+        Err(failure) => Turn::Failed(failure),
+    }
+}
+
+/// After an error of the runtime's own operations.
+fn after(error: Error) -> Turn {
+    if is_transient(&error) || is_away(&error) {
+        Turn::Again(why(error))
+    } else {
+        Turn::Failed(failures::of_driver(&error))
+    }
+}
+
+fn why(error: Error) -> Why {
+    if is_away(&error) {
+        Why::Away(error)
+    } else {
+        Why::Conflict(error)
+    }
+}
+
+/// Ends a transaction, so that others need not wait for what it has touched. It fails where there is none any more.
+async fn abort(mut session: ClientSession, turn: Turn) -> Turn {
+    if let Err(error) = session.abort_transaction().await {
+        tracing::debug!(%error, "a transaction cannot be aborted; it ends by itself");
+    }
+    turn
+}
