@@ -424,9 +424,7 @@ mod tests {
     use crate::action::ActionError;
 
     fn pay() -> Method {
-        Method::transactional("pay", |_, _| {
-            Box::pin(async { Ok::<_, ActionError>(()) })
-        })
+        Method::transactional("pay", |_, _| Box::pin(async { Ok::<_, ActionError>(()) }))
     }
 
     #[test]
@@ -442,7 +440,8 @@ mod tests {
         assert_eq!(error.to_string(), expected);
         let plain = Method::new("plain", |_| async { Ok::<_, ActionError>(()) });
         assert!(check_transactions(&[plain], &reason).is_ok());
-        let set = ServerInfo::new("MongoDB 8.0.4, replica set rs0, at a:1", now).with_transactions();
+        let set =
+            ServerInfo::new("MongoDB 8.0.4, replica set rs0, at a:1", now).with_transactions();
         assert_eq!(transactions_lacking(&set, true), None);
         assert!(
             transactions_lacking(&set, false).is_some(),

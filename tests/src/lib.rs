@@ -15,5 +15,6 @@ pub mod saga;
 pub mod server;
 pub mod sweep;
 pub mod transfer;
+pub mod transfers;
 pub mod verdict;
 pub mod worker_process;

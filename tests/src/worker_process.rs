@@ -53,6 +53,16 @@ impl Program {
         WorkerProcess::start(name, command)
     }
 
+    /// Starts a worker with arguments of its own.
+    ///
+    /// # Panics
+    /// If the program is not there.
+    pub fn start_with(&self, name: &str, arguments: &[&str]) -> WorkerProcess {
+        let mut command = self.command(name);
+        command.args(arguments);
+        WorkerProcess::start(name, command)
+    }
+
     /// Starts a worker whose wall clock is wrong by so many seconds, and reads from it what time it believes it is, in milliseconds since
     /// 1970.
     ///

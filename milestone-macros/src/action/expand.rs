@@ -73,7 +73,8 @@ pub(super) fn marker(action: &Action, options: &Options) -> TokenStream {
     );
     let option_calls = option_calls(options);
     let when = options.retry.as_ref().and_then(|retry| retry.when.as_ref());
-    let body = if action.sound && options.transactional.is_some() == action.transaction().is_some() {
+    let body = if action.sound && options.transactional.is_some() == action.transaction().is_some()
+    {
         body(action, when)
     } else {
         mended_body()

@@ -70,7 +70,8 @@ impl Options {
                 option,
                 "a transactional action takes its transaction as an argument: add `tx: &mut Tx`",
             ),
-            (None, Some(argument)) => errors.push(
+            // An option that could not be read may have said so.
+            (None, Some(argument)) if errors.is_empty() => errors.push(
                 &argument.ty,
                 "`&mut Tx` is for transactional actions: write `#[action(transactional)]`",
             ),

@@ -37,7 +37,8 @@ fn action_with_a_verify_and_its_errors_told_apart() {
 
 #[test]
 fn action_in_a_transaction() {
-    let options = "transactional, undo = bank::refund, retry(max = 3, when = PayError::is_transient)";
+    let options =
+        "transactional, undo = bank::refund, retry(max = 3, when = PayError::is_transient)";
     let item = "
         async fn pay(
             Params(t): Params<Transfer>,

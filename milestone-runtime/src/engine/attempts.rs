@@ -366,10 +366,9 @@ fn call_of(
     });
     let outputs = outputs.collect();
     let undone = &record.actions[task.action];
-    let unsettled = undone
-        .method
-        .clone()
-        .filter(|method| undoing && undone.output.is_none() && is_transactional(undone.mode, method, shared));
+    let unsettled = undone.method.clone().filter(|method| {
+        undoing && undone.output.is_none() && is_transactional(undone.mode, method, shared)
+    });
     let limit = shared.config.limits.document;
     let context = Context::new(ContextInner {
         id: record.id.clone(),
@@ -400,7 +399,12 @@ fn call_of(
 
 /// By what is stored, or by what is registered now: its options may have changed since.
 fn is_transactional(stored: Mode, method: &str, shared: &super::Shared) -> bool {
-    let registered = || shared.registry.get(method).map(|method| method.options.mode);
+    let registered = || {
+        shared
+            .registry
+            .get(method)
+            .map(|method| method.options.mode)
+    };
     stored == Mode::Transactional || registered() == Some(Mode::Transactional)
 }
 

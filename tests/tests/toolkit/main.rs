@@ -5,3 +5,4 @@
 mod once;
 mod sequence;
 mod start_in;
+mod transactional;

@@ -94,12 +94,7 @@ async fn turn(ground: &Ground<'_>, call: &Call, body: &Body) -> Turn {
     }
     ground.left();
     let committing = commit(session, context_call(ground));
-    let committed = ground
-        .context
-        .shared()
-        .application
-        .spawn(committing)
-        .await;
+    let committed = ground.context.shared().application.spawn(committing).await;
     match committed {
         Ok(Commit::Done) => Turn::Done(output),
         Ok(Commit::Refused(error)) => after(error),
@@ -124,7 +119,8 @@ async fn begin(ground: &Ground<'_>) -> Result<ClientSession, Error> {
 /// Whether the milestone is this worker's, in the transaction's snapshot. Whoever has lost it need not begin.
 async fn holds(ground: &Ground<'_>, session: &mut ClientSession) -> Result<bool, Error> {
     let context = ground.context;
-    let held = doc! { "_id": context.milestone_id().clone(), "lease.token": context.hold().token() };
+    let held =
+        doc! { "_id": context.milestone_id().clone(), "lease.token": context.hold().token() };
     let found = ground
         .milestones
         .find_one(held)
@@ -157,9 +153,9 @@ fn judge(
             Ok(()) => Ok(output),
             Err(limit) => Err(Turn::Failed(failures::unstorable(&limit.to_string()))),
         },
-        Err(failure) if failure.kind == Some(AttemptKind::Refused) => Err(Turn::Failed(
-            failures::unstorable(&failure.error.message),
-        )),
+        Err(failure) if failure.kind == Some(AttemptKind::Refused) => {
+            Err(Turn::Failed(failures::unstorable(&failure.error.message)))
+        }
         Err(failure) if failure.transient => Err(Turn::Again(Why::Conflict(Error::custom(
             failure.error.message,
         )))),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use bson::doc;
 use mongodb::{
     ClientSession,
     error::{Error, UNKNOWN_TRANSACTION_COMMIT_RESULT},
@@ -24,6 +25,28 @@ pub(super) enum Commit {
 
 /// Commits. While it does, the milestone is neither handed back nor is anything of it undone.
 pub(super) async fn commit(mut session: ClientSession, _call: CallGuard) -> Commit {
+    let committed = repeat(&mut session).await;
+    if let Commit::Unknown(_) = committed {
+        kill(&session).await;
+    }
+    committed
+}
+
+/// Ends what a transaction may still hold, which would keep others out until the server's own limit. It is over then: whatever the witness
+/// says is final. If it cannot be ended, the next transaction collides with it.
+async fn kill(session: &ClientSession) {
+    let admin = session.client().database("admin");
+    let kill = admin.run_command(doc! { "killSessions": [session.id().clone()] });
+    match tokio::time::timeout(LONGEST, kill).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "a transaction cannot be ended; it ends by itself");
+        }
+        Err(_) => tracing::debug!("a transaction cannot be ended; it ends by itself"),
+    }
+}
+
+async fn repeat(session: &mut ClientSession) -> Commit {
     let began = Instant::now();
     let mut tries = 0;
     loop {

@@ -7,7 +7,7 @@ use mongodb::{
     error::{Error, TRANSIENT_TRANSACTION_ERROR},
 };
 
-use super::operation::Operation;
+use super::{TxFuture, operation::Operation};
 
 /// The transaction of an action: an action under `#[action(transactional)]` takes it as `&mut Tx`.
 ///
@@ -61,16 +61,13 @@ impl Tx {
     /// # Errors
     /// What the driver says. Whatever the body makes of it, the transaction is then not committed: if it is an error that passes, the body is
     /// run again, else the attempt fails.
-    pub async fn run<'t, O: Operation<'t>>(
+    // Not an `async fn`: where it is awaited, the compiler would have to prove that the operation fits any lifetime.
+    pub fn run<'t, O: Operation<'t>>(
         &'t mut self,
         operation: O,
-    ) -> Result<O::Output, Error> {
+    ) -> TxFuture<'t, Result<O::Output, Error>> {
         let Self { session, seen, .. } = self;
-        let result = operation.run_in(session).await;
-        if let Err(error) = &result {
-            remember(seen, error);
-        }
-        result
+        watched(operation.run_in(session), seen)
     }
 
     /// The driver's session, for what [`Tx::run`] cannot do: a bulk write of the client, say, or a cursor that is read as it goes.
@@ -97,6 +94,19 @@ impl Tx {
     pub fn collection<T: Send + Sync>(&self, name: &str) -> Collection<T> {
         self.database.collection(name)
     }
+}
+
+fn watched<'t, T: 't>(
+    operation: TxFuture<'t, Result<T, Error>>,
+    seen: &'t mut Option<Error>,
+) -> TxFuture<'t, Result<T, Error>> {
+    Box::pin(async move {
+        let result = operation.await;
+        if let Err(error) = &result {
+            remember(seen, error);
+        }
+        result
+    })
 }
 
 /// The first one counts: those behind it only say that the transaction is over.

@@ -28,7 +28,7 @@ mod sealed {
 )]
 pub trait Operation<'t>: sealed::Sealed + Send {
     /// What it gives.
-    type Output;
+    type Output: 't;
 
     /// Runs it in a session.
     fn run_in(self, session: &'t mut ClientSession) -> TxFuture<'t, Result<Self::Output, Error>>;
@@ -73,7 +73,12 @@ macro_rules! finds {
     )+};
 }
 
-finds!(FindOne, FindOneAndUpdate, FindOneAndReplace, FindOneAndDelete);
+finds!(
+    FindOne,
+    FindOneAndUpdate,
+    FindOneAndReplace,
+    FindOneAndDelete
+);
 
 impl<T: Send + Sync> sealed::Sealed for Find<'_, T> {}
 

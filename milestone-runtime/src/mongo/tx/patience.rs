@@ -70,7 +70,9 @@ impl Patience {
         }
         // From 5 ms on, half as much more each time, up to half a second.
         let longest = 5.0 * 1.5_f64.powf(f64::from(self.tries.min(12)));
-        Ok(Duration::from_secs_f64(longest.min(500.0) * (0.1 + 0.9 * jitter) / 1000.0))
+        Ok(Duration::from_secs_f64(
+            longest.min(500.0) * (0.1 + 0.9 * jitter) / 1000.0,
+        ))
     }
 }
 

@@ -60,8 +60,7 @@ impl Source {
     /// A client for other calls than the store's own, bound to the tokio runtime that makes it.
     pub(super) async fn client(&self) -> Result<Client, StoreError> {
         let (options, _) = self.options().await?;
-        Client::with_options(options)
-            .map_err(|error| errors::store_error(&self.servers(), error))
+        Client::with_options(options).map_err(|error| errors::store_error(&self.servers(), error))
     }
 
     async fn options_as_given(&self) -> Result<ClientOptions, StoreError> {

@@ -32,15 +32,15 @@ use bson::{DateTime, Document};
 use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 use mongodb::options::ClientOptions;
 
+use self::{
+    connect::{Connection, Source},
+    uri::Address,
+};
 pub(crate) use self::{
     errors::{is_away, is_duplicate_key, is_write_conflict, reason},
     session::{SessionInsertion, Target},
     traces::TRACES_AT_ONCE,
     witnesses::Outcome,
-};
-use self::{
-    connect::{Connection, Source},
-    uri::Address,
 };
 use super::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,

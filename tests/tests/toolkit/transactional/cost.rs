@@ -1,0 +1,125 @@
+//! What a transactional action costs: commands, counted by the driver's command events.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use milestone_runtime::store::mongodb::{DEFAULT_COLLECTION, MongoStore};
+use milestone_tests::{
+    place::bare,
+    transfers::{self, from_a_to_b, witnesses},
+};
+use mongodb::event::{EventHandler, command::CommandEvent};
+
+use super::on_bench;
+
+/// The commands of a client, with their collections.
+#[derive(Clone, Default)]
+struct Commands(Arc<Mutex<Vec<String>>>);
+
+impl Commands {
+    fn handler(&self) -> EventHandler<CommandEvent> {
+        let commands = self.clone();
+        EventHandler::callback(move |event| {
+            let CommandEvent::Started(started) = event else {
+                return;
+            };
+            let target = started.command.get_str(&started.command_name);
+            let name = format!("{} {}", started.command_name, target.unwrap_or_default());
+            commands.0.lock().unwrap().push(name.trim().to_owned());
+        })
+    }
+
+    /// Those since the last time, how often each.
+    fn take(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for name in std::mem::take(&mut *self.0.lock().unwrap()) {
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
+    }
+}
+
+#[test]
+fn commands_and_writes_of_a_transactional_action() {
+    on_bench(|bench| async move {
+        let commands = Commands::default();
+        let mut options = bench.scratch().options().await;
+        options.command_event_handler = Some(commands.handler());
+        let store = MongoStore::new(options, bench.scratch().name(), DEFAULT_COLLECTION);
+        let builder = bare("").store(Arc::new(store)).poll(Duration::from_mins(1));
+        let runtime = bench.worker_of(builder, [transfers::pay()]).await;
+        // The first one makes the client and the collection of the witnesses.
+        bench.pays(&runtime, "first").await;
+        commands.take();
+        let handle = bench.start(&runtime, "t", from_a_to_b(10)).await;
+        handle.outcome().await.unwrap();
+        let counts = commands.take();
+        let expected = [
+            (
+                "insert _milestones_",
+                1,
+                "the milestone, with its action begun",
+            ),
+            ("find _milestones_", 1, "the lease, in the transaction"),
+            ("update accounts", 2, "the body"),
+            ("insert ledger", 1, "the body"),
+            ("find accounts", 1, "the body"),
+            (
+                "insert _milestones_.witnesses",
+                1,
+                "the witness, in the transaction",
+            ),
+            ("commitTransaction", 1, "the commit"),
+            (
+                "update _milestones_",
+                1,
+                "the action is complete, and so is the milestone",
+            ),
+        ];
+        println!("| command | times | what for |\n|---|---|---|");
+        for (name, times, what) in expected {
+            println!("| {name} | {times} | {what} |");
+        }
+        let own = [
+            "_milestones_",
+            "witnesses",
+            "accounts",
+            "ledger",
+            "Transaction",
+        ];
+        let counts: BTreeMap<String, usize> = counts
+            .into_iter()
+            .filter(|(name, _)| own.iter().any(|own| name.contains(own)))
+            .map(|(name, count)| {
+                (
+                    name.replace("commitTransaction 1", "commitTransaction"),
+                    count,
+                )
+            })
+            .collect();
+        let expected = expected.map(|(name, times, _)| (name.to_owned(), times));
+        assert_eq!(counts, BTreeMap::from(expected));
+        assert_eq!(witnesses(&bench.database()).await.len(), 2);
+    });
+}
+
+/// The witness goes when it is of no more use: one look at the milestones and one removal, for all that are due.
+#[test]
+fn witnesses_go_when_their_milestones_are_over() {
+    on_bench(|bench| async move {
+        let skew = Duration::from_millis(200);
+        let builder = bench.place.builder().clock_skew(skew);
+        let runtime = bench.worker_of(builder, [transfers::pay()]).await;
+        for id in ["one", "two"] {
+            bench.pays(&runtime, id).await;
+        }
+        let began = std::time::Instant::now();
+        while !witnesses(&bench.database()).await.is_empty() {
+            assert!(began.elapsed() < Duration::from_secs(20), "they stay");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+}

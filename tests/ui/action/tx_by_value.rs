@@ -1,0 +1,9 @@
+use milestone_runtime::prelude::*;
+
+#[action(transactional)]
+async fn debit(_: Tx) {}
+
+#[action(transactional)]
+async fn credit(_: &Tx) {}
+
+fn main() {}
