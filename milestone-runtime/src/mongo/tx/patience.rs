@@ -8,10 +8,10 @@ use super::failures;
 use crate::action::Failure;
 
 /// How often others may come in between.
-const MOST_TRIES: u32 = 50;
+const MOST_TRIES: u32 = 40;
 
 /// How long others may come in between.
-const LONGEST: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// How often the transaction may be gone when its body has ended: by a failover, or since the body has swallowed an error.
 const MOST_GONE: u32 = 3;
@@ -68,10 +68,10 @@ impl Patience {
         if self.tries >= MOST_TRIES || time >= LONGEST {
             return Err(failures::out_of_patience(why.error(), self.tries, time));
         }
-        // From 5 ms on, half as much more each time, up to half a second.
-        let longest = 5.0 * 1.5_f64.powf(f64::from(self.tries.min(12)));
+        // From 10 ms on, twice as much each time, up to a second.
+        let longest = 5.0 * 2_f64.powf(f64::from(self.tries.min(12)));
         Ok(Duration::from_secs_f64(
-            longest.min(500.0) * (0.1 + 0.9 * jitter) / 1000.0,
+            longest.min(1000.0) * (0.1 + 0.9 * jitter) / 1000.0,
         ))
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         let failure = patience.after(&conflict(), now + waited, 0.5).unwrap_err();
         assert!(!failure.fatal);
         assert!(
-            failure.error.message.contains("each of the 50 times"),
+            failure.error.message.contains("each of the 40 times"),
             "{}",
             failure.error.message
         );
