@@ -6,7 +6,6 @@ mod bodies;
 mod conflicts;
 mod cost;
 mod lost_replies;
-mod macros;
 mod processes;
 mod refused;
 mod undo;

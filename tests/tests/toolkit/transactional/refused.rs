@@ -2,7 +2,7 @@
 
 use milestone_runtime::{Method, action::Options, prelude::*};
 use milestone_tests::{
-    place::{Kind, Place, bare, run},
+    place::{Kind, Place, run},
     transfers::pay,
 };
 
@@ -42,17 +42,6 @@ fn on_sqlite() {
 #[test]
 fn in_memory() {
     on(Kind::Memory);
-}
-
-/// An action of the binary that is left out is none of the worker's.
-#[test]
-fn those_of_the_binary_too() {
-    run(Kind::Memory, |_| async {
-        let thank = Runtime::builder("memory:").actions(["toolkit.thank"]);
-        let error = thank.build().await.unwrap_err();
-        assert_eq!(error.code(), "no_transactions");
-        bare("memory:").build().await.unwrap();
-    });
 }
 
 #[test]

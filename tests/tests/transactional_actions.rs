@@ -1,10 +1,13 @@
-//! Transactional actions that the macro makes.
+//! Transactional actions that the macro makes. They stand apart, since a worker without transactions refuses all of its binary.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use bson::{Document, doc};
 use milestone_runtime::{Runtime, action::Retry, prelude::*};
-use milestone_tests::transfers::{BEGINS_WITH, balances};
-
-use super::on_bench;
+use milestone_tests::{
+    place::{Kind, Place, run},
+    transfers::{BEGINS_WITH, balances, open},
+};
 
 #[derive(Clone, Serialize, Deserialize, Milestone)]
 #[milestone(pay -> thank)]
@@ -123,10 +126,12 @@ async fn thank(Output(left): Output<pay>, tx: &mut Tx) -> Result<i64, ActionErro
 
 #[test]
 fn from_one_end_to_the_other() {
-    on_bench(|bench| async move {
+    run(Kind::MongoDb, |place: Place| async move {
+        let database = place.scratch().unwrap().database();
+        open(&database, ["a", "b"]).await;
         // Not every server makes a collection inside of a transaction.
-        bench.database().create_collection("notes").await.unwrap();
-        let runtime = Runtime::builder(bench.place.uri())
+        database.create_collection("notes").await.unwrap();
+        let runtime = Runtime::builder(place.uri())
             .actions(["toolkit.pay", "toolkit.pay_back", "toolkit.thank"])
             .state(Receiver { account: "b" })
             .build()
@@ -135,19 +140,18 @@ fn from_one_end_to_the_other() {
         runtime.spawn();
         let paid = Payment { amount: 600 }.start(&runtime).await.unwrap();
         assert_eq!(paid.outcome().await.unwrap(), 400);
-        let now = balances(&bench.database()).await;
+        let now = balances(&database).await;
         assert_eq!((now["a"], now["b"]), (400, 1_600));
         // There is not so much left.
         let poor = Payment { amount: 600 }.start(&runtime).await.unwrap();
         let error = poor.outcome().await.unwrap_err().to_string();
         assert!(error.contains("not enough on the account"), "{error}");
-        assert_eq!(balances(&bench.database()).await, now);
+        assert_eq!(balances(&database).await, now);
         // The second action fails, so the first one is undone.
         let back = doc! { "$set": { "balance": BEGINS_WITH } };
-        let accounts = bench.database().collection::<Document>("accounts");
+        let accounts = database.collection::<Document>("accounts");
         accounts.update_many(doc! {}, back).await.unwrap();
-        bench
-            .database()
+        database
             .collection::<Document>("notes")
             .delete_many(doc! {})
             .await
@@ -155,7 +159,27 @@ fn from_one_end_to_the_other() {
         let small = Payment { amount: 1 }.start(&runtime).await.unwrap();
         let error = small.outcome().await.unwrap_err().to_string();
         assert!(error.contains("not worth it"), "{error}");
-        let now = balances(&bench.database()).await;
+        let now = balances(&database).await;
         assert_eq!((now["a"], now["b"]), (BEGINS_WITH, BEGINS_WITH));
     });
 }
+
+/// Where there are no transactions, those of the binary are refused, but for those that are left out.
+#[test]
+fn those_of_the_binary_are_refused_without_transactions() {
+    run(Kind::Memory, |_| async {
+        let all = || Runtime::builder("memory:").state(Receiver { account: "b" });
+        let error = all().build().await.unwrap_err();
+        assert_eq!(error.code(), "no_transactions");
+        assert!(
+            error.to_string().contains("the action `toolkit.pay`"),
+            "{error}"
+        );
+        all().actions(["toolkit.none"]).build().await.unwrap();
+        all().client().build().await.unwrap();
+    });
+}
+
+/// An action that needs nothing.
+#[action(name = "toolkit.none")]
+async fn none() {}
