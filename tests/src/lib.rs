@@ -9,12 +9,13 @@ pub mod load;
 pub mod logs;
 pub mod look;
 pub mod own_server;
+pub mod payments;
 pub mod place;
 pub mod proxy;
 pub mod saga;
 pub mod server;
 pub mod sweep;
 pub mod transfer;
-pub mod transfers;
+
 pub mod verdict;
 pub mod worker_process;

@@ -5,8 +5,8 @@
 use bson::{Document, doc};
 use milestone_runtime::{Runtime, action::Retry, prelude::*};
 use milestone_tests::{
+    payments::{BEGINS_WITH, balances, open},
     place::{Kind, Place, run},
-    transfers::{BEGINS_WITH, balances, open},
 };
 
 #[derive(Clone, Serialize, Deserialize, Milestone)]

@@ -68,12 +68,12 @@ pub(crate) async fn run(mut guard: Guard, function: Function, call: Call) {
         return;
     }
     let action = call.context().action().to_owned();
+    // Dropped before the guard tells of the end.
+    let _ending = Ending(call.context().clone());
     if let Err(failure) = tx::settle_before_undo(&call).await {
         guard.result = Some(Err(failure));
         return;
     }
-    // Dropped before the guard tells of the end.
-    let _ending = Ending(call.context().clone());
     let mut result = Caught {
         function: Some((function, call)),
         future: None,

@@ -21,8 +21,8 @@ use milestone_runtime::{
 };
 use milestone_tests::{
     journal::{Journal, What},
+    payments::{Transfer, pay, put, quick, take},
     place::bare,
-    transfers::{Transfer, pay, put, quick, take},
 };
 use mongodb::{
     event::{EventHandler, command::CommandEvent},

@@ -27,9 +27,9 @@ use milestone_runtime::{
     mongo::{Tx, TxFuture},
 };
 use milestone_tests::{
+    payments::{self, Transfer, audit, quick},
     place::{Kind, Place, run_within},
     server::Scratch,
-    transfers::{self, Transfer, audit, quick},
 };
 use mongodb::Database;
 
@@ -57,7 +57,7 @@ impl Runs {
 fn on_bench<F: Future<Output = ()>>(body: impl FnOnce(Bench) -> F) {
     run_within(Duration::from_mins(2), Kind::MongoDb, |place| async move {
         let bench = Bench { place };
-        transfers::open(&bench.database(), ["a", "b"]).await;
+        payments::open(&bench.database(), ["a", "b"]).await;
         body(bench).await;
     });
 }
@@ -100,7 +100,7 @@ impl Bench {
 
     /// What became of one transfer of 10.
     async fn pays(&self, runtime: &Runtime, id: &str) -> Arc<MilestoneRecord> {
-        let handle = self.start(runtime, id, transfers::from_a_to_b(10)).await;
+        let handle = self.start(runtime, id, payments::from_a_to_b(10)).await;
         handle.ended().await.unwrap()
     }
 
@@ -108,7 +108,7 @@ impl Bench {
     async fn is_paid(&self, record: &MilestoneRecord) {
         assert_eq!(record.state, Status::Completed, "{record:#?}");
         assert_eq!(audit(&self.database()).await, 1);
-        let balance = transfers::balances(&self.database()).await["a"];
+        let balance = payments::balances(&self.database()).await["a"];
         let output = milestone_tests::look::action(record, "pay").output.clone();
         assert_eq!(output, Some(balance.into()));
     }

@@ -11,7 +11,7 @@ use milestone_runtime::{
 };
 use milestone_tests::{
     look::attempts,
-    transfers::{self, audit, from_a_to_b, put, quick, take, transfer},
+    payments::{self, audit, from_a_to_b, put, quick, take, transfer},
 };
 
 use super::{Runs, on_bench, pay_by};
@@ -279,7 +279,7 @@ fn a_collection_of_another_client() {
         let runtime = bench.worker_of(builder, [taken(accounts)]).await;
         let record = bench.pays(&runtime, "own").await;
         assert_eq!(record.state, Status::Completed, "{record:#?}");
-        assert_eq!(transfers::balances(&bench.database()).await["b"], 1_010);
+        assert_eq!(payments::balances(&bench.database()).await["b"], 1_010);
     });
 }
 

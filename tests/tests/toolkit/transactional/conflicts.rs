@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use milestone_runtime::{Method, core::record::Status, prelude::*};
 use milestone_tests::{
     look::{action, attempts},
-    transfers::{self, all, audit, from_a_to_b, put, quick, take, transfer, witnesses},
+    payments::{self, all, audit, from_a_to_b, put, quick, take, transfer, witnesses},
 };
 use mongodb::{IndexModel, options::IndexOptions};
 
@@ -153,13 +153,13 @@ fn f20_a_witness_that_is_there_is_the_outcome() {
 #[test]
 fn an_id_that_is_used_again_is_another_milestone() {
     on_bench(|bench| async move {
-        let runtime = bench.worker([transfers::pay()]).await;
+        let runtime = bench.worker([payments::pay()]).await;
         let first = bench.pays(&runtime, "again").await;
         bench.is_paid(&first).await;
         runtime.remove("again").await.unwrap();
         let second = bench.pays(&runtime, "again").await;
         assert_eq!(second.state, Status::Completed);
-        assert_eq!(transfers::balances(&bench.database()).await["b"], 1_020);
+        assert_eq!(payments::balances(&bench.database()).await["b"], 1_020);
         assert_eq!(witnesses(&bench.database()).await.len(), 2);
     });
 }

@@ -8,8 +8,8 @@ use std::{
 
 use milestone_runtime::store::mongodb::{DEFAULT_COLLECTION, MongoStore};
 use milestone_tests::{
+    payments::{self, from_a_to_b, witnesses},
     place::bare,
-    transfers::{self, from_a_to_b, witnesses},
 };
 use mongodb::event::{EventHandler, command::CommandEvent};
 
@@ -54,7 +54,7 @@ fn commands_and_writes_of_a_transactional_action() {
         options.command_event_handler = Some(commands.handler());
         let store = MongoStore::new(options, bench.scratch().name(), DEFAULT_COLLECTION);
         let builder = bare("").store(Arc::new(store)).poll(Duration::from_mins(1));
-        let runtime = bench.worker_of(builder, [transfers::pay()]).await;
+        let runtime = bench.worker_of(builder, [payments::pay()]).await;
         // The first one makes the client and the collection of the witnesses.
         bench.pays(&runtime, "first").await;
         commands.take();
@@ -93,7 +93,7 @@ fn commands_and_writes_of_a_transactional_action() {
         }
         // Reads of the milestone outside of the transaction are this test's, which waits for the outcome.
         let is_own = |name: &str| {
-            name.ends_with("transaction") || (name.ends_with("_") && !name.starts_with("find"))
+            name.ends_with("transaction") || (name.ends_with('_') && !name.starts_with("find"))
         };
         let counts: BTreeMap<_, _> = counts
             .into_iter()
@@ -111,7 +111,7 @@ fn witnesses_go_when_their_milestones_are_over() {
     on_bench(|bench| async move {
         let skew = Duration::from_millis(200);
         let builder = bench.place.builder().clock_skew(skew);
-        let runtime = bench.worker_of(builder, [transfers::pay()]).await;
+        let runtime = bench.worker_of(builder, [payments::pay()]).await;
         for id in ["one", "two"] {
             bench.pays(&runtime, id).await;
         }

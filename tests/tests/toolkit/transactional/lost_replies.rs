@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bson::doc;
 use milestone_runtime::store::mongodb::{DEFAULT_COLLECTION, MongoStore};
-use milestone_tests::{look::attempts, proxy::Proxy, transfers::transfer};
+use milestone_tests::{look::attempts, payments::transfer, proxy::Proxy};
 
 use super::{Runs, on_bench, pay_by};
 
@@ -98,7 +98,7 @@ fn a_connection_that_breaks_in_the_middle() {
             proxy.lose_replies(command, 1);
             let id = format!("t-{round}");
             let handle = bench
-                .start(&client, &id, milestone_tests::transfers::from_a_to_b(10))
+                .start(&client, &id, milestone_tests::payments::from_a_to_b(10))
                 .await;
             let record = handle.ended().await.unwrap();
             bench.is_completed(&record);

@@ -12,8 +12,8 @@ use milestone_tests::{
     journal,
     look::{attempts, until, until_true},
     own_server::OwnServer,
+    payments::{self, audit, balances, from_a_to_b, pay, witnesses},
     place::{bare, mongodb_uri, run_async},
-    transfers::{self, audit, balances, from_a_to_b, pay, witnesses},
     worker_process::Program,
 };
 use mongodb::Database;
@@ -37,7 +37,7 @@ impl World {
         let shortly = doc! { "setParameter": 1, "transactionLifetimeLimitSeconds": 5 };
         client.database("admin").run_command(shortly).await.unwrap();
         let database = client.database("subject");
-        transfers::open(&database, ["a", "b"]).await;
+        payments::open(&database, ["a", "b"]).await;
         let uri = mongodb_uri(&server.uri(), "subject");
         Self {
             client: bare(uri).client().build().await.unwrap(),

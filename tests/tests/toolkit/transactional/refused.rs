@@ -2,8 +2,8 @@
 
 use milestone_runtime::{Method, action::Options, prelude::*};
 use milestone_tests::{
+    payments::pay,
     place::{Kind, Place, run},
-    transfers::pay,
 };
 
 fn on(kind: Kind) {

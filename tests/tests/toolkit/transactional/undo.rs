@@ -13,7 +13,7 @@ use milestone_runtime::{
 use milestone_tests::{
     ledger::Ledger,
     look::{action, attempts},
-    transfers::{self, all, balances, from_a_to_b, put, quick, take, transfer, witnesses},
+    payments::{self, all, balances, from_a_to_b, put, quick, take, transfer, witnesses},
 };
 
 use super::{Bench, Runs, on_bench, pay_by};
@@ -29,7 +29,7 @@ fn pay_back(ledger: &Ledger) -> Method {
             let output = call.output("pay").cloned();
             ledger.note(format!("{output:?}"));
             if output.is_some() {
-                let Params(transfer) = call.extract::<Params<transfers::Transfer>>()?;
+                let Params(transfer) = call.extract::<Params<payments::Transfer>>()?;
                 take(tx, &transfer.from, -transfer.amount).await?;
                 take(tx, &transfer.to, transfer.amount).await?;
             }
@@ -72,7 +72,7 @@ fn fails() -> Method {
 fn an_output_that_is_known_is_seen() {
     on_bench(|bench| async move {
         let ledger = Ledger::new();
-        let pay = transfers::pay().options(quick().undo("pay-back"));
+        let pay = payments::pay().options(quick().undo("pay-back"));
         let graph = Action::new("pay").next([Action::new("fails")]);
         undone(&bench, vec![pay, pay_back(&ledger), fails()], graph).await;
         assert_eq!(ledger.entries(), [format!("{:?}", Some(Bson::Int64(990)))]);
@@ -127,7 +127,7 @@ fn a_commit_on_its_way_is_waited_for_and_seen() {
             "blockTimeMS": 3_000,
         };
         let timeout = Duration::from_secs(1);
-        let pay = transfers::pay().options(NEVER.timeout(timeout));
+        let pay = payments::pay().options(NEVER.timeout(timeout));
         bench.scratch().fail(1, held_back).await;
         let record = undone(&bench, vec![pay, pay_back(&ledger)], Action::new("pay")).await;
         bench.scratch().heal().await;
