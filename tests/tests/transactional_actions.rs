@@ -1,7 +1,5 @@
 //! Transactional actions that the macro makes. They stand apart, since a worker without transactions refuses all of its binary.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
-
 use bson::{Document, doc};
 use milestone_runtime::{Runtime, action::Retry, prelude::*};
 use milestone_tests::{
