@@ -1,8 +1,10 @@
 //! Worker processes that are killed at random: the example itself, started again as a worker.
 
 use std::{
-    env, io,
-    process::{Child, Command},
+    env,
+    io::{self, Read as _},
+    process::{self, Child, Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -11,21 +13,23 @@ pub struct Crew {
     arguments: Vec<String>,
     workers: Vec<Child>,
     next: Instant,
+    random: fastrand::Rng,
     every: Duration,
     /// How many were killed at random.
     pub kills: usize,
 }
 
 impl Crew {
-    /// Starts that many processes of this program with those arguments.
+    /// Starts that many processes of this program with those arguments. The seed decides which of them are killed.
     ///
     /// # Errors
     /// If a process cannot be started.
-    pub fn start(size: usize, every: Duration, arguments: &[&str]) -> io::Result<Self> {
+    pub fn start(size: usize, every: Duration, seed: u64, arguments: &[&str]) -> io::Result<Self> {
         let mut crew = Self {
             arguments: arguments.iter().map(ToString::to_string).collect(),
             workers: Vec::with_capacity(size),
             next: Instant::now() + every,
+            random: fastrand::Rng::with_seed(seed),
             every,
             kills: 0,
         };
@@ -39,6 +43,7 @@ impl Crew {
     fn worker(&self) -> io::Result<Child> {
         Command::new(env::current_exe()?)
             .args(&self.arguments)
+            .stdin(Stdio::piped())
             .spawn()
     }
 
@@ -52,13 +57,22 @@ impl Crew {
         }
         self.next = Instant::now() + self.every;
         let new = self.worker()?;
-        let victim = self.kills % self.workers.len();
+        let victim = self.random.usize(..self.workers.len());
         let mut old = std::mem::replace(&mut self.workers[victim], new);
         old.kill()?;
         old.wait()?;
         self.kills += 1;
         Ok(())
     }
+}
+
+/// Lets a worker process end when the one that started it is gone, however that came.
+pub fn end_with_the_crew() {
+    thread::spawn(|| {
+        // Nothing is ever written: it ends when the other end of the pipe is closed.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        process::exit(0);
+    });
 }
 
 impl Drop for Crew {

@@ -3,7 +3,9 @@
 //! The code of the README and of the guide is compiled and tested here as well.
 
 pub mod bank;
+pub mod books;
 pub mod card;
+pub mod chaos;
 pub mod crew;
 mod file;
 pub mod kill;

@@ -103,3 +103,14 @@ pub async fn patiently<T, E: Display>(call: impl AsyncFn() -> Result<T, E>) -> T
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// A number that the environment may set, for a run that takes longer.
+///
+/// # Panics
+/// If it is set to something else.
+pub fn from_env(name: &str, default: usize) -> usize {
+    std::env::var(name).map_or(default, |value| {
+        let number = value.parse();
+        number.unwrap_or_else(|error| panic!("{name} is no number: {error}"))
+    })
+}

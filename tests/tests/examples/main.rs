@@ -1,6 +1,7 @@
 //! The examples, run as a reader runs them: as processes, on each store. Their doc comments show what they print.
 
 mod toolkit;
+mod transfers;
 
 use std::{
     env,
@@ -211,6 +212,8 @@ fn the_examples_are_short() {
         "typed_dag",
         "worker_and_client",
         "add_friend",
+        "all_or_nothing",
+        "two_phase_commit",
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/examples");
         let source =

@@ -31,7 +31,34 @@ async fn s29_an_order_keeps_its_number_when_its_action_is_repeated(place: Place)
     assert!(output.contains(told), "{output}");
 }
 
+async fn s28_three_inserts_side_by_side_are_all_undone(place: Place) {
+    let output = run("all_or_nothing", &["--uri", &place.uri()]);
+    // What runs side by side ends in any order.
+    let [mut printed, mut expected] = [
+        shape(&output),
+        shape(&shown(
+            "all_or_nothing",
+            "$ cargo xtask example all_or_nothing",
+        )),
+    ];
+    printed.sort();
+    expected.sort();
+    assert_eq!(printed, expected, "printed:\n{output}");
+    let undone = "a purchase of 5000 is undone; documents: 0 order, 0 invoice, 0 shipment\n";
+    assert!(output.contains(undone), "{output}");
+    let attempts = attempts(&output);
+    for expected in [
+        ["invoice", "1", "no"],
+        ["order (undo)", "1", "yes"],
+        ["shipment (undo)", "1", "no"],
+        ["shipment (undo)", "2", "yes"],
+    ] {
+        assert!(attempts.contains(&expected), "{output}");
+    }
+}
+
 on_stores!(mongodb:
+    s28_three_inserts_side_by_side_are_all_undone,
     s29_an_order_keeps_its_number_when_its_action_is_repeated,
     s31_friends_on_both_sides_after_a_kill_between_the_two_writes,
 );

@@ -13,14 +13,14 @@ use milestone_runtime::{
 use milestone_tests::{
     checker::checked,
     ledger::{Ledger, quick},
-    look::{attempts, until, until_true},
+    look::{attempts, from_env, until, until_true},
     on_stores,
     place::{Kind, Place, run_within},
 };
 use rusqlite::Connection;
 use tokio::sync::watch;
 
-use super::support::{from_env, gate};
+use super::support::gate;
 
 on_stores!(memory, sqlite, mongodb:
     f15_two_that_race_for_one_id,

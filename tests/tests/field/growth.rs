@@ -12,12 +12,10 @@ use milestone_runtime::{
 use milestone_tests::{
     checker::checked,
     ledger::{Ledger, quick},
-    look::attempts,
+    look::{attempts, from_env},
     on_stores,
     place::{Kind, Place, run_within},
 };
-
-use super::support::from_env;
 
 on_stores!(memory, sqlite, mongodb:
     f33_hundreds_of_large_failures,

@@ -15,14 +15,6 @@ pub(crate) const LEASE: Duration = Duration::from_millis(500);
 /// How often the workers of these tests look for work, see `place::bare`.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
-/// A number that the environment may set, for a run that takes longer.
-pub(crate) fn from_env(name: &str, default: usize) -> usize {
-    std::env::var(name).map_or(default, |value| {
-        let number = value.parse();
-        number.unwrap_or_else(|error| panic!("{name} is no number: {error}"))
-    })
-}
-
 /// An action that notes the worker that runs it and then never ends.
 pub(crate) fn hangs(ledger: &Ledger, name: &str, options: Options) -> Method {
     let ledger = ledger.clone();
