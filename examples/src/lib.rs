@@ -31,6 +31,7 @@ struct Readme;
 #[doc = include_str!("../../docs/guide/operating.md")]
 #[doc = include_str!("../../docs/guide/sequences.md")]
 #[doc = include_str!("../../docs/guide/starting-in-a-transaction.md")]
+#[doc = include_str!("../../docs/guide/transactions.md")]
 #[doc = include_str!("../../docs/guide/values.md")]
 struct Guide;
 

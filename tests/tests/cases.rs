@@ -9,9 +9,10 @@ use std::{
 };
 
 /// The cases, as letters and ranges.
-const OWED: [(char, u32, u32); 6] = [
+const OWED: [(char, u32, u32); 7] = [
     ('F', 1, 22),
     ('F', 27, 28),
+    ('F', 29, 31),
     ('F', 33, 37),
     ('F', 42, 45),
     ('S', 1, 29),

@@ -71,7 +71,8 @@ async fn pay_slowly(
     }
     take(tx, &transfer.from, transfer.amount).await?;
     let balance = put(tx, call, &transfer).await;
-    journal.note(call.context(), What::Ended, &mark)?;
+    let mark = if balance.is_ok() { "paid" } else { "refused" };
+    journal.note(call.context(), What::Ended, mark)?;
     balance
 }
 
