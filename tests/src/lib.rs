@@ -14,6 +14,7 @@ pub mod place;
 pub mod proxy;
 pub mod saga;
 pub mod server;
+pub mod steady;
 pub mod sweep;
 pub mod transfer;
 

@@ -83,8 +83,8 @@ pub async fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// Calls again until it succeeds: where a machine stands still for seconds a server may close connections, and a test that breaks other things
-/// is not to end of that.
+/// Calls again until it succeeds: a test that breaks other things is not to end of a connection that was closed, or of a server that had no
+/// time.
 ///
 /// # Panics
 /// If it never does.

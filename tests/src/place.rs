@@ -14,7 +14,10 @@ use milestone_runtime::{
 };
 use tempfile::TempDir;
 
-use crate::server::{self, Scratch};
+use crate::{
+    server::{self, Scratch},
+    steady::steadily,
+};
 
 /// How long a test may take before it counts as hung. The longest take ten seconds on two idle cores.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -221,6 +224,16 @@ pub fn run<F: Future<Output = ()>>(kind: Kind, body: impl FnOnce(Place) -> F) {
     run_async(async move { body(Place::new(kind).await).await });
 }
 
+/// As [`run`], for a test which gives something `time` for what takes far less of it, see [`steadily`]. Each try has a place of its own.
+///
+/// # Panics
+/// If the body takes too long.
+pub fn run_steadily<F: Future<Output = ()>>(time: Duration, kind: Kind, body: impl Fn(Place) -> F) {
+    run_async(steadily(time, async || {
+        body(Place::new(kind).await).await;
+    }));
+}
+
 /// As [`run`], for a test that may take longer than the others.
 ///
 /// # Panics
@@ -254,23 +267,33 @@ fn block_on(patience: Duration, body: impl Future<Output = ()>) {
     });
 }
 
-/// Makes a test of each function on each store, or on those that are named: `on_stores!(sqlite, mongodb: a, b)`.
+/// Makes a test of each function on each store, or on those that are named: `on_stores!(sqlite, mongodb: a, b)`. Those that give something a
+/// time which a machine that stands still exceeds say which constant that is: `on_stores!(steadily LEASE, sqlite, mongodb: a, b)`.
 #[macro_export]
 macro_rules! on_stores {
-    (@one memory: $($name:ident),*) => { $crate::on_stores!(@module memory Memory $($name)*); };
-    (@one sqlite: $($name:ident),*) => { $crate::on_stores!(@module sqlite Sqlite $($name)*); };
-    (@one mongodb: $($name:ident),*) => { $crate::on_stores!(@module mongodb MongoDb $($name)*); };
-    (@module $module:ident $kind:ident $($name:ident)*) => {
+    (@one $time:tt memory: $($name:ident),*) => { $crate::on_stores!(@module $time memory Memory $($name)*); };
+    (@one $time:tt sqlite: $($name:ident),*) => { $crate::on_stores!(@module $time sqlite Sqlite $($name)*); };
+    (@one $time:tt mongodb: $($name:ident),*) => { $crate::on_stores!(@module $time mongodb MongoDb $($name)*); };
+    (@module $time:tt $module:ident $kind:ident $($name:ident)*) => {
         mod $module {
             $(
                 #[test]
                 fn $name() {
-                    $crate::place::run($crate::place::Kind::$kind, super::$name);
+                    $crate::on_stores!(@run $time $kind $name);
                 }
             )*
         }
     };
-    (@each $names:tt $($store:ident)*) => { $( $crate::on_stores!(@unwrap $store $names); )* };
-    (@unwrap $store:ident [$($name:ident),*]) => { $crate::on_stores!(@one $store: $($name),*); };
-    ($($store:ident),+: $($name:ident),+ $(,)?) => { $crate::on_stores!(@each [$($name),+] $($store)+); };
+    (@run [] $kind:ident $name:ident) => {
+        $crate::place::run($crate::place::Kind::$kind, super::$name)
+    };
+    (@run [$time:ident] $kind:ident $name:ident) => {
+        $crate::place::run_steadily(super::$time, $crate::place::Kind::$kind, super::$name)
+    };
+    (@each $time:tt $names:tt $($store:ident)*) => { $( $crate::on_stores!(@unwrap $time $store $names); )* };
+    (@unwrap $time:tt $store:ident [$($name:ident),*]) => { $crate::on_stores!(@one $time $store: $($name),*); };
+    (steadily $time:ident, $($store:ident),+: $($name:ident),+ $(,)?) => {
+        $crate::on_stores!(@each [$time] [$($name),+] $($store)+);
+    };
+    ($($store:ident),+: $($name:ident),+ $(,)?) => { $crate::on_stores!(@each [] [$($name),+] $($store)+); };
 }

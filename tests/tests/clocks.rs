@@ -17,7 +17,7 @@ use milestone_tests::{
 use tempfile::TempDir;
 
 // On SQLite the machine's clock is the server's, so there is no other one that could be wrong.
-on_stores!(mongodb: clocks_that_are_an_hour_wrong_harm_nothing);
+on_stores!(steadily LEASE, mongodb: clocks_that_are_an_hour_wrong_harm_nothing);
 
 const HOUR: i64 = 3_600;
 const LEASE: Duration = Duration::from_millis(1_500);

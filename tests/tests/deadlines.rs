@@ -19,10 +19,20 @@ use milestone_tests::{
 
 on_stores!(memory, sqlite, mongodb:
     what_runs_is_told_to_stop_and_nothing_follows,
-    what_was_done_is_undone,
-    it_ends_where_it_waits_for_a_retry,
     in_time_it_changes_nothing,
 );
+
+mod before_it {
+    use super::*;
+
+    on_stores!(steadily DEADLINE, memory, sqlite, mongodb:
+        what_was_done_is_undone,
+        it_ends_where_it_waits_for_a_retry,
+    );
+}
+
+/// Long enough for an action that takes no time.
+const DEADLINE: Duration = Duration::from_millis(400);
 
 /// An action that fails for ever, each time after a long wait.
 fn struggles(name: &'static str) -> Method {
@@ -74,9 +84,7 @@ async fn what_was_done_is_undone(place: Place) {
         .unwrap();
     worker.spawn();
     let graph = Action::new("reserve").next(["charge"]);
-    let start = worker
-        .start("It", graph, ())
-        .deadline(Duration::from_millis(400));
+    let start = worker.start("It", graph, ()).deadline(DEADLINE);
     let it = start.await.unwrap();
     assert!(matches!(
         it.outcome().await,
@@ -93,9 +101,7 @@ async fn it_ends_where_it_waits_for_a_retry(place: Place) {
         .await
         .unwrap();
     worker.spawn();
-    let start = worker
-        .start("It", "charge", ())
-        .deadline(Duration::from_millis(400));
+    let start = worker.start("It", "charge", ()).deadline(DEADLINE);
     let it = start.await.unwrap();
     assert!(matches!(
         it.outcome().await,

@@ -122,11 +122,14 @@ async fn many_that_wait_do_not_hide_one_that_ends(place: Place) {
 async fn nothing_begins_after_a_shutdown_without_a_database(place: Place) {
     let ledger = Ledger::new();
     let store = Flaky::new(place.store().await);
-    let noted = ledger.clone();
+    let (noted, network) = (ledger.clone(), Arc::clone(&store));
     let body = Method::new("body", move |_| {
-        let noted = noted.clone();
+        let (noted, network) = (noted.clone(), Arc::clone(&network));
         async move {
             noted.note("body");
+            if noted.count("body") >= 5 {
+                network.away(true);
+            }
             tokio::time::sleep(Duration::from_millis(20)).await;
             Ok::<_, ActionError>(())
         }
@@ -139,12 +142,11 @@ async fn nothing_begins_after_a_shutdown_without_a_database(place: Place) {
         .build()
         .await
         .unwrap();
-    runtime.spawn();
     for _ in 0..100 {
         runtime.start("body", "body", ()).await.unwrap();
     }
+    runtime.spawn();
     until_true("some have begun", || ledger.count("body") > 4).await;
-    store.away(true);
     tokio::time::sleep(Duration::from_millis(50)).await;
     runtime.shutdown_within(Duration::from_millis(200)).await;
     let begun = ledger.count("body");

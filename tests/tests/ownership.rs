@@ -17,7 +17,7 @@ use milestone_tests::{
     place::Place,
 };
 
-on_stores!(memory, sqlite, mongodb:
+on_stores!(steadily LEASE, memory, sqlite, mongodb:
     a_worker_does_not_take_what_it_holds,
     whoever_is_back_first_takes_nothing_from_the_others,
 );

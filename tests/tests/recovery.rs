@@ -35,13 +35,20 @@ on_stores!(memory, sqlite, mongodb:
     s19_an_abandoned_next_runs_again,
     s19_an_abandoned_done_runs_again,
     s19_an_abandoned_plain_action_is_in_doubt,
-    s19_what_is_still_running_is_not_abandoned,
-    a_blocked_executor_loses_no_lease,
     shutdown_waits_for_what_runs,
     shutdown_hands_back_what_is_idempotent,
     shutdown_leaves_plain_actions_in_doubt,
     nothing_begins_during_a_shutdown,
 );
+
+mod while_the_owner_lives {
+    use super::*;
+
+    on_stores!(steadily LEASE, memory, sqlite, mongodb:
+        s19_what_is_still_running_is_not_abandoned,
+        a_blocked_executor_loses_no_lease,
+    );
+}
 
 mod killed {
     use super::*;

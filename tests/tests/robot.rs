@@ -166,9 +166,13 @@ async fn s21_two_robots_run_each_action_once(place: Place) {
         for name in ["a", "b", "c"] {
             let ledger = ledger.clone();
             let slow = Method::new(name, move |call| {
-                ledger.note(call.context().worker());
+                let ledger = ledger.clone();
+                let worker = call.context().worker().to_owned();
+                ledger.note(&*worker);
                 async move {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    // However slow the other one is, there is work for it.
+                    let both = || ledger.entries().iter().any(|entry| *entry != worker);
+                    until_true("both robots work", both).await;
                     Ok::<_, ActionError>(())
                 }
             });

@@ -30,7 +30,7 @@ use milestone_tests::{
 };
 use tokio::process::Command;
 
-on_stores!(memory, sqlite, mongodb:
+on_stores!(steadily LEASE, memory, sqlite, mongodb:
     a_suspect_runs_alone,
     what_takes_longer_than_a_lease_is_not_waited_for_at_any_price,
     a_suspect_that_only_takes_long_stops_nothing_for_ever,

@@ -2,7 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::{Duration, Instant},
+};
 
 use bson::Bson;
 use milestone_runtime::{
@@ -20,6 +23,7 @@ use milestone_tests::{
     on_stores,
     place::Place,
 };
+use tokio::sync::Notify;
 
 on_stores!(memory, sqlite, mongodb:
     applied_goes_on_without_running_it_again,
@@ -191,27 +195,31 @@ async fn a_timeout_puts_it_in_doubt_and_a_verify_settles_it(place: Place) {
     assert_eq!(ledger.count("charge"), 2);
 }
 
-/// A charge that blocks its thread, deaf to everything, and then succeeds.
-fn blocks(ledger: &Ledger, millis: u64) -> Method {
+/// A charge that blocks its thread, deaf to everything, until it is let go, and then succeeds.
+fn blocks(ledger: &Ledger) -> (Method, mpsc::Sender<()>) {
     let ledger = ledger.clone();
-    Method::new("charge", move |_| {
-        let ledger = ledger.clone();
+    let (let_go, blocked) = mpsc::channel();
+    let blocked = Arc::new(Mutex::new(blocked));
+    let method = Method::new("charge", move |_| {
+        let (ledger, blocked) = (ledger.clone(), Arc::clone(&blocked));
         async move {
             ledger.note("charge");
-            std::thread::sleep(Duration::from_millis(millis));
+            blocked.lock().unwrap().recv().unwrap();
             ledger.note("charged");
             Ok::<_, ActionError>("receipt")
         }
-    })
-    .options(Options::plain().timeout(Duration::from_millis(100)))
+    });
+    let options = Options::plain().timeout(Duration::from_millis(100));
+    (method.options(options), let_go)
 }
 
 /// F06: the attempt ends after it was given up; nobody has settled its doubt, so its own word does.
 async fn f06_a_late_result_settles_its_own_doubt(place: Place) {
     let ledger = Ledger::new();
+    let (charge, let_go) = blocks(&ledger);
     let worker = place
         .builder()
-        .register(blocks(&ledger, 600))
+        .register(charge)
         .register(ledger.gives("ship", "shipped"))
         .build()
         .await
@@ -225,6 +233,7 @@ async fn f06_a_late_result_settles_its_own_doubt(place: Place) {
     .await;
     assert_eq!(record.report[0].kind, Some(AttemptKind::Timeout));
     assert_eq!(ledger.count("charged"), 0);
+    let_go.send(()).unwrap();
     let outcome = order.outcome().await.unwrap();
     assert_eq!(
         outcome,
@@ -242,13 +251,22 @@ async fn f06_a_late_result_settles_its_own_doubt(place: Place) {
 
 async fn a_result_that_comes_after_the_operators_word_changes_nothing(place: Place) {
     let ledger = Ledger::new();
+    let (charge, let_go) = blocks(&ledger);
+    let shipped = Arc::new(Notify::new());
+    let ship = Method::new("ship", {
+        let shipped = Arc::clone(&shipped);
+        move |_| {
+            let shipped = Arc::clone(&shipped);
+            async move {
+                shipped.notified().await;
+                Ok::<_, ActionError>(())
+            }
+        }
+    });
     let worker = place
         .builder()
-        .register(blocks(&ledger, 600))
-        .register(Method::new("ship", |_| async {
-            tokio::time::sleep(Duration::from_millis(900)).await;
-            Ok::<_, ActionError>(())
-        }))
+        .register(charge)
+        .register(ship)
         .build()
         .await
         .unwrap();
@@ -260,7 +278,15 @@ async fn a_result_that_comes_after_the_operators_word_changes_nothing(place: Pla
     })
     .await;
     order.resolve_applied("charge", &"by hand").await.unwrap();
+    let_go.send(()).unwrap();
     until_true("the old attempt ends", || ledger.count("charged") == 1).await;
+    // It ships for as long as the late result is under way.
+    let is_late = |record: &milestone_runtime::MilestoneRecord| {
+        let mut answers = record.answers.iter();
+        answers.any(|answer| answer.by == worker.worker())
+    };
+    until(&worker, order.id(), is_late).await;
+    shipped.notify_one();
     let outcome = order.outcome().await.unwrap();
     assert_eq!(outcome.get_str("charge").unwrap(), "by hand");
     let record = order.record().await.unwrap();

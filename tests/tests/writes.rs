@@ -57,7 +57,9 @@ async fn counted(scratch: &Scratch, ledger: &Ledger) -> (Writes, Runtime) {
     let mut options = scratch.options().await;
     options.command_event_handler = Some(writes.handler());
     let store = MongoStore::new(options, scratch.name(), DEFAULT_COLLECTION);
-    let mut builder = bare("").store(Arc::new(store)).poll(Duration::from_mins(1));
+    let builder = bare("").store(Arc::new(store)).poll(Duration::from_mins(1));
+    // No renewal is due, however long it takes.
+    let mut builder = builder.lease(Duration::from_hours(1));
     for n in 1..=10 {
         builder = builder.register(ledger.gives(&format!("a{n}"), n));
     }
@@ -135,8 +137,12 @@ async fn s26_a_fan_out_of_500(place: Place) {
         "a fan-out of 500 with 1 KiB each on {:?}: {took:?}",
         place.kind()
     );
-    // The compatible server takes a second for each update of 1,500 fields, and the machine may be busy.
-    let most = if place.kind() == Kind::MongoDb { 30 } else { 5 };
+    // It takes a third of a second; the compatible server takes a second for each update of 1,500 fields. The machine may be busy.
+    let most = if place.kind() == Kind::MongoDb {
+        60
+    } else {
+        10
+    };
     assert!(took < Duration::from_secs(most), "{took:?}");
 }
 
@@ -148,7 +154,8 @@ fn s26_a_fan_out_of_500_is_few_writes() {
         let mut options = scratch.options().await;
         options.command_event_handler = Some(writes.handler());
         let store = MongoStore::new(options, scratch.name(), DEFAULT_COLLECTION);
-        fan_out(bare("").store(Arc::new(store)).poll(Duration::from_mins(1))).await;
+        let builder = bare("").store(Arc::new(store)).poll(Duration::from_mins(1));
+        fan_out(builder.lease(Duration::from_hours(1))).await;
         assert!(writes.count() <= 50, "{:?}", writes.0);
     });
 }

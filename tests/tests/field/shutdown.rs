@@ -30,10 +30,15 @@ mod processes {
     use super::*;
 
     on_stores!(sqlite, mongodb:
-        f11_a_sigterm_lets_an_action_end,
         f11_after_the_grace_the_rest_starts_elsewhere,
         f11_a_second_sigterm_ends_the_grace,
     );
+}
+
+mod while_the_owner_lives {
+    use super::*;
+
+    on_stores!(steadily LEASE, sqlite, mongodb: f11_a_sigterm_lets_an_action_end);
 }
 
 /// A worker process in the middle of an action.

@@ -11,6 +11,7 @@ use milestone_tests::{
     journal::{self, What},
     load::{Kind, paced, slow_at_first},
     look::until_true,
+    steady::steadily,
 };
 
 use super::bench::{Bench, LEASE, LONG_LEASE, Started, start_many};
@@ -107,7 +108,7 @@ fn f27_down_at_a_claim() {
 /// Bodies end while nobody can be told. What they gave is stored later; none of them runs again, though another worker stands by.
 #[test]
 fn f27_down_at_a_commit() {
-    run(async {
+    run(steadily(LONG_LEASE, async || {
         let mut bench = Bench::with_lease(LONG_LEASE).await;
         let (worker, _other) = (bench.worker().await, bench.worker().await);
         let started = start_many(&worker, "m", &[Kind::Charge, Kind::Fan], 20).await;
@@ -120,13 +121,13 @@ fn f27_down_at_a_commit() {
                 "{record:#?}"
             );
         }
-    });
+    }));
 }
 
 /// An action that runs all the time keeps its milestone, and nobody else takes it.
 #[test]
 fn f27_down_at_a_renewal() {
-    run(async {
+    run(steadily(LONG_LEASE, async || {
         let mut bench = Bench::with_lease(LONG_LEASE).await;
         let (worker, _other) = (bench.worker().await, bench.worker().await);
         let long = outage_of(LONG_LEASE) + Duration::from_mins(1);
@@ -145,7 +146,7 @@ fn f27_down_at_a_renewal() {
             let record = started.handle.record().await.unwrap();
             assert_eq!((record.epoch, record.losses), (1, 0), "{record:#?}");
         }
-    });
+    }));
 }
 
 /// The worker comes to its end though it can tell nobody, and another one goes on.

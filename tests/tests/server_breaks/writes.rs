@@ -16,6 +16,8 @@ use milestone_tests::{
     proxy::Proxy,
 };
 
+use tokio::sync::Notify;
+
 use super::bench::{Bench, LEASE, start_many};
 
 /// A proxy before the server, and the URI of a database behind it.
@@ -163,12 +165,14 @@ fn writes_that_come_after_the_lease() {
     run_async(async {
         let bench = Bench::new().await;
         let ledger = Ledger::new();
+        let held_back = Arc::new(Notify::new());
         let late = Method::new("action", {
-            let ledger = ledger.clone();
+            let (ledger, held_back) = (ledger.clone(), Arc::clone(&held_back));
             move |_| {
                 ledger.note("first");
+                let held_back = Arc::clone(&held_back);
                 async move {
-                    tokio::time::sleep(LEASE / 2).await;
+                    held_back.notified().await;
                     Ok::<_, ActionError>("late")
                 }
             }
@@ -183,6 +187,7 @@ fn writes_that_come_after_the_lease() {
         let blocked = i64::try_from((3 * LEASE).as_millis()).unwrap();
         let data = bson::doc! { "failCommands": ["update"], "blockConnection": true, "blockTimeMS": blocked };
         bench.server.fail("late", "alwaysOn", data).await;
+        held_back.notify_one();
         let record = other_ends(&bench, &ledger, &handle).await;
         assert_eq!(ledger.count("first"), 1);
         bench.server.fail("late", "off", bson::doc! {}).await;

@@ -1,6 +1,13 @@
 //! Writes that share a transaction.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use milestone_runtime::store::{Committed, Insertion, Store, StoreError};
 use rusqlite::Connection;
@@ -32,12 +39,14 @@ async fn all_that_wait_go_to_the_disk_together() {
     other
         .execute_batch("BEGIN IMMEDIATE")
         .expect("nobody else writes");
+    let asked = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..64)
         .map(|number| {
-            let store = Arc::clone(&store);
+            let (store, asked) = (Arc::clone(&store), Arc::clone(&asked));
             // Every eighth one is there already.
             let record = Arc::new(record(format!("m{}", number - number % 8 / 7), now));
             tokio::spawn(async move {
+                asked.fetch_add(1, Ordering::SeqCst);
                 store
                     .insert(vec![record])
                     .await
@@ -46,6 +55,9 @@ async fn all_that_wait_go_to_the_disk_together() {
             })
         })
         .collect();
+    while asked.load(Ordering::SeqCst) < 64 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(
         tasks.iter().all(|task| !task.is_finished()),
