@@ -33,12 +33,21 @@ pub struct Proxy {
 #[derive(Default)]
 struct Network {
     losses: Mutex<Losses>,
-    /// The command whose requests do not pass, and how many wait.
-    held: watch::Sender<Option<String>>,
+    gate: watch::Sender<Gate>,
+    /// How many requests wait at it.
     waiting: AtomicUsize,
     cut: Notify,
     open: AtomicUsize,
     away: AtomicBool,
+}
+
+/// Where requests wait.
+#[derive(Default)]
+struct Gate {
+    /// The command whose requests have to.
+    command: Option<String>,
+    /// How often it was opened.
+    opened: usize,
 }
 
 /// Which replies are to be lost, and how many were.
@@ -114,9 +123,15 @@ impl Proxy {
             .insert(command.to_owned(), times);
     }
 
-    /// From now on requests of that name wait on their way, until they are let pass.
+    /// From now on requests of that name wait on their way, until they are let pass. What their senders do meanwhile changes nothing.
     pub fn hold(&self, command: &str) {
-        self.network.held.send_replace(Some(command.to_owned()));
+        let command = Some(command.to_owned());
+        self.network.gate.send_modify(|gate| gate.command = command);
+    }
+
+    /// Those that wait go on waiting; others pass.
+    pub fn hold_no_more(&self) {
+        self.network.gate.send_modify(|gate| gate.command = None);
     }
 
     /// How many requests wait.
@@ -126,7 +141,10 @@ impl Proxy {
 
     /// Lets all requests pass.
     pub fn let_pass(&self) {
-        self.network.held.send_replace(None);
+        self.network.gate.send_modify(|gate| {
+            gate.command = None;
+            gate.opened += 1;
+        });
     }
 
     /// How many replies were lost.
@@ -185,13 +203,18 @@ async fn requests(
     network: &Network,
     doomed: Arc<Mutex<HashSet<i32>>>,
 ) -> io::Result<()> {
-    let mut held = network.held.subscribe();
+    let mut gate = network.gate.subscribe();
     loop {
         let message = read_message(&mut client).await?;
         let name = command(&message);
-        if name.is_some() && *held.borrow_and_update() == name {
+        let held_at = {
+            let gate = gate.borrow_and_update();
+            let is_held = name.is_some() && gate.command == name;
+            is_held.then_some(gate.opened)
+        };
+        if let Some(opened) = held_at {
             network.waiting.fetch_add(1, Ordering::SeqCst);
-            let passes = held.wait_for(|held| *held != name).await;
+            let passes = gate.wait_for(|gate| gate.opened > opened).await;
             passes.map_err(io::Error::other)?;
             network.waiting.fetch_sub(1, Ordering::SeqCst);
         }

@@ -7,7 +7,7 @@ use milestone_tests::{
     transfer::{marked, markers, until_clean},
 };
 
-use super::bench::{Bench, Runs, ann, less, only, start, until};
+use super::bench::{Bench, Runs, ann, less, only, run, start, until};
 
 /// A failed milestone may be retried by an operator, at any time: what its markers tell is kept in another place.
 #[test]
@@ -61,6 +61,34 @@ fn a_milestone_that_is_removed_leaves_no_marker() {
         handle.outcome().await.unwrap();
         assert!(runtime.remove(handle.id().clone()).await.unwrap());
         assert_eq!(markers(&bench.accounts, "ann").await.len(), 1);
+        until_clean(&bench.accounts).await;
+    });
+}
+
+/// A document that its validator would not take any more keeps its marker, and others theirs go.
+#[test]
+fn a_marker_that_cannot_be_removed_keeps_no_other_one() {
+    run_async(async {
+        let bench = Bench::new().await;
+        let debit = bench.action("debit", |cx, accounts| async move {
+            cx.once(&accounts).update_one(ann(), less(30)).await?;
+            cx.once(&accounts)
+                .update_one(doc! { "_id": "bob" }, less(30))
+                .await?;
+            Ok(())
+        });
+        let runtime = bench.worker([debit]).await;
+        run(&runtime, "debit").await.unwrap();
+        let database = bench.place.scratch().unwrap().database();
+        let validator = |condition| doc! { "collMod": "accounts", "validator": condition };
+        let no_ann = validator(doc! { "_id": { "$ne": "ann" } });
+        database.run_command(no_ann).await.unwrap();
+        until("the other one is clean", || async {
+            marked(&bench.accounts).await == 1
+        })
+        .await;
+        assert_eq!(markers(&bench.accounts, "ann").await.len(), 1);
+        database.run_command(validator(doc! {})).await.unwrap();
         until_clean(&bench.accounts).await;
     });
 }

@@ -1,5 +1,7 @@
 //! Compensations that know whether the write was applied.
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use milestone_runtime::{
     Method, Runtime, Status,
@@ -8,7 +10,9 @@ use milestone_runtime::{
 };
 use milestone_tests::{
     ledger::quick,
+    look::until_true,
     place::run_async,
+    proxy::Proxy,
     transfer::{marked, markers, until_clean},
 };
 use mongodb::Collection;
@@ -190,6 +194,51 @@ fn somebody_elses_document_is_not_deleted() {
         let (_runtime, results) = undone(&bench, [insert, delete]).await;
         assert_eq!(seen(&results), ["NotApplied"; 3]);
         assert_eq!(bench.balance("ann").await, 100);
+    });
+}
+
+/// A copy of the insertion is on its way when what another copy has inserted is deleted. Nothing on a document can stop it then, but its time is
+/// over.
+#[test]
+fn an_insertion_that_arrives_after_its_deletion_is_refused() {
+    run_async(async {
+        let bench = Bench::new().await;
+        let mut options = bench.place.scratch().unwrap().options().await;
+        let proxy = Proxy::before(&mut options).await;
+        let client = mongodb::Client::with_options(options).unwrap();
+        let name = bench.accounts.namespace().db;
+        let far = client.database(&name).collection::<Document>("accounts");
+        let insert = bench.action("does", move |cx, _| {
+            let far = far.clone();
+            async move {
+                cx.once(&far).insert_one(doc! { "balance": 7 }).await?;
+                Ok(())
+            }
+        });
+        let insert = insert.options(quick().undo("undoes"));
+        let delete = bench.action("undoes", |cx, accounts| async move {
+            let undone = cx.once(&accounts).undo().delete_one(doc! {}).await?;
+            note(&cx, &accounts, undone).await
+        });
+        proxy.hold("update");
+        let (held, undone) = tokio::join!(
+            async {
+                until_true("a copy is on its way", || proxy.held() == 1).await;
+                proxy.hold_no_more();
+                proxy.held()
+            },
+            undone(&bench, [insert, delete])
+        );
+        assert_eq!(
+            (held, seen(&undone.1)),
+            (1, vec!["Now", "Before", "Before"])
+        );
+        let count = || async { bench.accounts.count_documents(doc! {}).await.unwrap() };
+        assert_eq!(count().await, 2);
+        proxy.let_pass();
+        until_true("the copy arrives", || proxy.held() == 0).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(count().await, 2, "the server takes a late insertion");
     });
 }
 
