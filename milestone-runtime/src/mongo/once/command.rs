@@ -14,6 +14,12 @@ const STAGES: [&str; 3] = ["$set", "$addFields", "$unset"];
 
 /// The `_id` that a filter names.
 pub(super) fn plain_id(filter: &Document) -> Result<Bson, &'static str> {
+    if filter
+        .get("$and")
+        .is_some_and(|and| and.as_array().is_none())
+    {
+        return Err("its `$and` is no array");
+    }
     match filter.get("_id") {
         None => Err("it has no `_id`: a write that is applied once is for one document"),
         Some(Bson::Document(id)) if id.keys().any(|key| key.starts_with('$')) => {
@@ -43,7 +49,7 @@ fn check_operators(update: &Document) -> Result<(), String> {
             ));
         }
         let Bson::Document(fields) = fields else {
-            continue;
+            return Err(format!("`{operator}` has no fields"));
         };
         let renamed = fields.values().filter_map(Bson::as_str);
         let renamed = renamed.filter(|_| operator == "$rename");
@@ -275,6 +281,7 @@ mod tests {
             doc! { "name": "ann" },
             doc! { "_id": { "$in": [1, 2] } },
             doc! { "_id": regex },
+            doc! { "_id": 7, "$and": { "a": 1 } },
         ] {
             assert!(plain_id(&filter).is_err(), "{filter}");
         }
@@ -294,7 +301,8 @@ mod tests {
         for update in &good {
             assert_eq!(check_update(update), Ok(()), "{update:?}");
         }
-        let bad: [UpdateModifications; 7] = [
+        let bad: [UpdateModifications; 8] = [
+            doc! { "$push": 5 }.into(),
             doc! { "balance": 5 }.into(),
             doc! { "$set": { "pendingMilestones": [] } }.into(),
             doc! { "$set": { "pendingMilestones.0.label": "x" } }.into(),
