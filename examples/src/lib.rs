@@ -28,6 +28,7 @@ struct Readme;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/failures.md")]
+#[doc = include_str!("../../docs/guide/field-sync.md")]
 #[doc = include_str!("../../docs/guide/once.md")]
 #[doc = include_str!("../../docs/guide/operating.md")]
 #[doc = include_str!("../../docs/guide/sequences.md")]

@@ -18,6 +18,7 @@ use crate::{
     executor::{Executor, Tasks},
     ids::worker_id,
     mongo::{
+        FieldSync,
         cleaner::{Cleaner, Traces},
         once::Known,
         tx::Transactions,
@@ -40,6 +41,7 @@ pub struct RuntimeBuilder {
     actions: Option<Vec<String>>,
     methods: Vec<Method>,
     mongo_client: Option<mongodb::Client>,
+    syncs: Vec<FieldSync>,
     #[cfg(feature = "testing")]
     process: Option<crate::testing::Process>,
     existing: bool,
@@ -60,6 +62,7 @@ impl RuntimeBuilder {
             actions: None,
             methods: Vec::new(),
             mongo_client: None,
+            syncs: Vec::new(),
             #[cfg(feature = "testing")]
             process: None,
             existing: false,
@@ -166,6 +169,13 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Keeps copies of fields in sync, see [`FieldSync`]: runs its fan-outs, and now and then looks for what was left, as long as it works.
+    pub fn field_sync(mut self, sync: &FieldSync) -> Self {
+        self.methods.push(sync.method());
+        self.syncs.push(sync.clone());
+        self
+    }
+
     /// Runs nothing: milestones are started and read only, and no `State` is owed.
     pub fn client(mut self) -> Self {
         self.config.client = true;
@@ -203,6 +213,7 @@ impl RuntimeBuilder {
             check_states(&registry, &self.states)?;
         }
         let (executor, application) = self.executors()?;
+        FieldSync::prepare_all(&self.syncs).await?;
         let (uri, collection, given) = (self.uri, self.collection, self.store);
         let existing = self.existing;
         let opening = async move {
@@ -270,7 +281,8 @@ impl RuntimeBuilder {
                 .tasks()
                 .spawn(heartbeats(Arc::clone(&shared), tell.clone()));
         }
-        Ok(Runtime::new(Inner {
+        let (sweeps, works) = (self.syncs, !shared.config.client);
+        let runtime = Runtime::new(Inner {
             shared,
             tell,
             executor,
@@ -278,7 +290,12 @@ impl RuntimeBuilder {
             lacked,
             works: AtomicBool::new(false),
             warned: AtomicBool::new(false),
-        }))
+        });
+        for sync in sweeps.into_iter().filter(|_| works) {
+            let sweeping = sync.keep_sweeping(Arc::downgrade(&runtime.inner));
+            runtime.inner.shared.application.spawn(sweeping);
+        }
+        Ok(runtime)
     }
 
     /// Where the engine runs, and where actions run.

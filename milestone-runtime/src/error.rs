@@ -2,7 +2,7 @@
 
 use milestone_core::{graph::GraphError, record::Unreadable};
 
-use crate::store::StoreError;
+use crate::{mongo::FieldSyncError, store::StoreError};
 
 /// An error of a runtime.
 #[derive(Debug, thiserror::Error)]
@@ -92,6 +92,9 @@ pub enum Error {
     /// A name or a graph that cannot be used.
     #[error(transparent)]
     Graph(#[from] GraphError),
+    /// Fields cannot be kept in sync.
+    #[error(transparent)]
+    FieldSync(#[from] FieldSyncError),
     /// The database says no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -117,6 +120,7 @@ impl Error {
             Self::Setting { .. } => "setting",
             Self::NoExecutor => "no_executor",
             Self::Graph(error) => error.code(),
+            Self::FieldSync(error) => error.code(),
             Self::Store(error) => error.code(),
             Self::Unreadable(_) => "unreadable",
             Self::Closed => "closed",

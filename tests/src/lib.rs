@@ -12,6 +12,7 @@ pub mod own_server;
 pub mod payments;
 pub mod place;
 pub mod proxy;
+pub mod renaming;
 pub mod saga;
 pub mod server;
 pub mod steady;

@@ -5,7 +5,6 @@
 //! a gap: ids are unique and grow, but not every number need appear.
 
 mod block;
-mod clock;
 mod error;
 mod next_id;
 mod period;
@@ -20,8 +19,9 @@ use mongodb::{
     options::{ReturnDocument, WriteConcern},
 };
 
+use self::period::Period;
 pub use self::{block::Ids, error::SequenceError, next_id::NextId};
-use self::{clock::ServerClock, period::Period};
+use super::server_clock::ServerClock;
 use crate::store::mongodb::errors::is_duplicate_key;
 
 /// The collection of the counters, where none is named.
@@ -190,9 +190,9 @@ impl Sequence {
             let count = doc! { "$inc": { "last": i64::from(n) } };
             let count = counters.find_one_and_update(doc! { "_id": counter }, count);
             let count = count.return_document(ReturnDocument::After);
-            let counted = count.write_concern(concern()).await?;
-            if counted.is_some() {
-                return Ok(counted);
+            let drawn = count.write_concern(concern()).await?;
+            if drawn.is_some() {
+                return Ok(drawn);
             }
             let first = doc! { "_id": counter, "last": 0_i64 };
             match counters.insert_one(first).write_concern(concern()).await {

@@ -57,8 +57,21 @@ async fn s28_three_inserts_side_by_side_are_all_undone(place: Place) {
     }
 }
 
+async fn s30_comments_follow_their_user_after_a_kill_and_in_a_hurry(place: Place) {
+    let output = run_as_shown("rename_user", &place);
+    let told = [
+        "the user is Ann B., marked 1 times; 50 of 100 comments have that name\n",
+        "the user is Ann B., marked 0 times; 100 of 100 comments have that name\n",
+        "the user is Ann B. 10, marked 0 times; 100 of 100 comments have that name\n",
+    ];
+    for line in told {
+        assert!(output.contains(line), "{output}");
+    }
+}
+
 on_stores!(mongodb:
     s28_three_inserts_side_by_side_are_all_undone,
+    s30_comments_follow_their_user_after_a_kill_and_in_a_hurry,
     s29_an_order_keeps_its_number_when_its_action_is_repeated,
     s31_friends_on_both_sides_after_a_kill_between_the_two_writes,
 );

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something fails")]
 
+mod field_sync;
 mod once;
 mod sequence;
 mod start_in;

@@ -15,7 +15,7 @@ use crate::engine::clock::Clock;
 /// How long the server's time is told by the monotonic clock before the server is asked again.
 const LIFE: Duration = Duration::from_mins(1);
 
-pub(super) struct ServerClock {
+pub(crate) struct ServerClock {
     client: Client,
     known: Mutex<Option<Known>>,
 }
@@ -26,7 +26,7 @@ struct Known {
 }
 
 impl ServerClock {
-    pub(super) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             known: Mutex::default(),
@@ -34,7 +34,7 @@ impl ServerClock {
     }
 
     /// The time of the server. Only the first one who asks, and one a minute, waits for it.
-    pub(super) async fn now(&self) -> Result<DateTime> {
+    pub(crate) async fn now(&self) -> Result<DateTime> {
         let mut known = self.known.lock().await;
         if let Some(known) = &mut *known {
             if known.asked.elapsed() >= LIFE {
