@@ -34,8 +34,8 @@ pub(crate) struct ContextInner {
     pub(crate) epoch: i64,
     pub(crate) worker: String,
     pub(crate) cancelled: tokio::sync::watch::Receiver<bool>,
-    /// When the milestone was started.
-    pub(crate) started: DateTime,
+    /// The worker of the attempt before this one, if it is gone or was when it was last heard of.
+    pub(crate) abandoned_by: Option<String>,
     /// The lease under which it runs.
     pub(crate) hold: Arc<Hold>,
     pub(crate) shared: Arc<Shared>,
@@ -125,9 +125,9 @@ impl Context {
         &self.inner.hold
     }
 
-    /// When the milestone was started.
-    pub(crate) fn started(&self) -> DateTime {
-        self.inner.started
+    /// The worker of the attempt before this one, if it is gone.
+    pub(crate) fn abandoned_by(&self) -> Option<&str> {
+        self.inner.abandoned_by.as_deref()
     }
 
     /// Notes what is written once; `false`: it was noted before.

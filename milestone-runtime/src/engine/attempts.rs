@@ -12,7 +12,7 @@ use milestone_core::{
     machine::{Event, Failed, Task},
     options::Mode,
     patch::size_of_value,
-    record::{AttemptError, AttemptKind, MilestoneId, Phase},
+    record::{AttemptError, AttemptKind, MilestoneId, MilestoneRecord, Phase},
     retry::RetryPolicy,
 };
 use tokio::sync::watch;
@@ -380,7 +380,7 @@ fn call_of(
         epoch: record.epoch,
         worker: shared.worker.clone(),
         cancelled,
-        started: record.created_at,
+        abandoned_by: abandoned_by(record, task, &shared.worker),
         hold: Arc::clone(&held.hold),
         written: Mutex::default(),
         over: AtomicBool::new(false),
@@ -406,6 +406,17 @@ fn is_transactional(stored: Mode, method: &str, shared: &super::Shared) -> bool 
             .map(|method| method.options.mode)
     };
     stored == Mode::Transactional || registered() == Some(Mode::Transactional)
+}
+
+/// The worker of the attempt before this one, if it is gone, or was when it was last heard of.
+fn abandoned_by(record: &MilestoneRecord, task: Task, worker: &str) -> Option<String> {
+    let name = &record.actions[task.action].name;
+    let before = record
+        .report
+        .iter()
+        .find(|attempt| attempt.action == *name)?;
+    let abandoned = before.kind == Some(AttemptKind::Abandoned) && before.worker != worker;
+    abandoned.then(|| before.worker.clone())
 }
 
 fn too_large(action: &str, size: usize, limit: usize) -> Failure {

@@ -141,7 +141,7 @@ impl Once {
     fn marker(&self, action: Option<&str>, undone: bool) -> Marker {
         Marker {
             milestone: self.cx.milestone_id().clone(),
-            started: self.cx.started(),
+            started: self.cx.created_at(),
             action: action.unwrap_or(self.cx.action()).to_owned(),
             label: self.label.clone(),
             undone,
@@ -152,7 +152,7 @@ impl Once {
     fn made_id(&self, action: &str) -> Bson {
         made_id(
             self.cx.milestone_id(),
-            self.cx.started(),
+            self.cx.created_at(),
             action,
             &self.label,
         )

@@ -20,6 +20,7 @@ use super::{
     ground::Ground,
     handle::is_transient,
     patience::{Patience, Why},
+    sessions,
 };
 use crate::{
     action::{Call, Failure},
@@ -37,6 +38,7 @@ enum Turn {
 pub(super) async fn run(call: &Call, body: &Body) -> Result<Bson, Failure> {
     let context = call.context();
     let ground = Ground::of(context).await?;
+    sessions::end_those_before(context).await?;
     if context.attempt() > 1
         && let Some(outcome) = ground.outcome().await?
     {
@@ -69,7 +71,7 @@ fn result_of(outcome: Outcome) -> Result<Bson, Failure> {
 async fn turn(ground: &Ground<'_>, call: &Call, body: &Body) -> Turn {
     let mut session = match begin(ground).await {
         Ok(session) => session,
-        Err(error) => return after(error),
+        Err(turn) => return turn,
     };
     match holds(ground, &mut session).await {
         Ok(true) => {}
@@ -107,12 +109,15 @@ fn context_call(ground: &Ground<'_>) -> crate::engine::hold::CallGuard {
     ground.context.hold().call()
 }
 
-async fn begin(ground: &Ground<'_>) -> Result<ClientSession, Error> {
-    let mut session = ground.client.start_session().await?;
-    session
+async fn begin(ground: &Ground<'_>) -> Result<ClientSession, Turn> {
+    let mut session = ground.client.start_session().await.map_err(after)?;
+    sessions::note(ground, &session)
+        .await
+        .map_err(Turn::Failed)?;
+    let begun = session
         .start_transaction()
-        .with_options(ground.options.clone())
-        .await?;
+        .with_options(ground.options.clone());
+    begun.await.map_err(after)?;
     Ok(session)
 }
 

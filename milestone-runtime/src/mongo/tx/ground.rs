@@ -10,7 +10,7 @@ use mongodb::{
 };
 use tokio::sync::OnceCell;
 
-use super::failures;
+use super::{failures, sessions::Noted};
 use crate::{
     action::{Context, Failure},
     engine::Shared,
@@ -29,6 +29,7 @@ pub(crate) struct Transactions {
     /// Why there are none; `None` where there are some.
     lacking: Option<String>,
     ready: OnceCell<Client>,
+    pub(super) noted: Noted,
 }
 
 impl Transactions {
@@ -37,6 +38,7 @@ impl Transactions {
             given,
             lacking,
             ready: OnceCell::new(),
+            noted: Noted::default(),
         }
     }
 
@@ -50,7 +52,9 @@ impl Transactions {
         self.ready
             .get_or_try_init(|| async {
                 let made = ask(shared, |shared| async move {
-                    store(&shared)?.make_witnesses().await
+                    let store = store(&shared)?;
+                    store.make_witnesses().await?;
+                    store.make_sessions().await
                 });
                 made.await?;
                 match &self.given {

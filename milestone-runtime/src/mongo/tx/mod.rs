@@ -12,6 +12,7 @@ mod ground;
 mod handle;
 mod operation;
 mod patience;
+mod sessions;
 mod undo;
 
 use std::{pin::Pin, sync::Arc};

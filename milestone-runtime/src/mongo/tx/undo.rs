@@ -1,6 +1,9 @@
 //! Before the undo of a transactional action: was its transaction committed?
 
-use super::ground::{key, patiently, store};
+use super::{
+    ground::{key, patiently, store},
+    sessions::end_those_before,
+};
 use crate::{
     action::{Call, Failure, Seen},
     mongo::trace::Trace,
@@ -20,6 +23,7 @@ pub(crate) async fn settle_before_undo(call: &Call) -> Result<(), Failure> {
     if shared.store.mongodb().is_none() {
         return Ok(());
     }
+    end_those_before(context).await?;
     let key = key(context, Phase::Do);
     let outcome = patiently(shared, |shared| {
         let key = key.clone();

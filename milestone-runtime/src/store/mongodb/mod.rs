@@ -17,6 +17,7 @@ mod read;
 mod renew;
 mod send;
 mod session;
+mod sessions;
 mod traces;
 mod update;
 mod uri;
@@ -39,6 +40,7 @@ use self::{
 pub(crate) use self::{
     errors::{is_away, is_duplicate_key, is_write_conflict, reason},
     session::{SessionInsertion, Target},
+    sessions::NOTED_FOR,
     traces::TRACES_AT_ONCE,
     witnesses::Outcome,
 };

@@ -3,7 +3,7 @@
 use bson::{RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
 
-use super::{connect::Connection, read::Concern};
+use super::{connect::Connection, read::Concern, sessions};
 use crate::store::{StoreError, WorkerInfo};
 
 pub(super) async fn heartbeat(
@@ -23,8 +23,14 @@ pub(super) async fn heartbeat(
 }
 
 pub(super) async fn retire(connection: &Connection, worker: &str) -> Result<(), StoreError> {
-    let removed = connection.workers.delete_one(doc! { "_id": worker }).await;
-    removed.map(|_| ()).map_err(|error| connection.error(error))
+    let removed = async {
+        sessions::forget(connection, worker).await?;
+        connection.workers.delete_one(doc! { "_id": worker }).await
+    };
+    removed
+        .await
+        .map(|_| ())
+        .map_err(|error| connection.error(error))
 }
 
 /// All that can be read: an entry of a later version, or one made by hand, is left out.
