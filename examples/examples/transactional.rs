@@ -2,23 +2,23 @@
 //!
 //! ```text
 //! $ cargo xtask example transactional
-//! MongoDB 8.2.11, replica set secantus, at 127.0.0.1:41777
+//! MongoDB 8.2.11, replica set secantus, at 127.0.0.1:27555
 //! 200 transfers among 10 accounts, 4 workers, seed 1
-//! all are over after 21s; workers killed: 40
+//! all are over after 51s; workers killed: 98
 //! completed: 180, failed: 20
 //! ┌───────────┬───────┬───────────────┐
 //! │ account   ┆ holds ┆ by the ledger │
 //! ╞═══════════╪═══════╪═══════════════╡
-//! │ account-0 ┆  1042 ┆          1042 │
-//! │ account-1 ┆   987 ┆           987 │
-//! │ account-2 ┆  1013 ┆          1013 │
-//! │ account-3 ┆   934 ┆           934 │
-//! │ account-4 ┆  1029 ┆          1029 │
-//! │ account-5 ┆   975 ┆           975 │
-//! │ account-6 ┆  1008 ┆          1008 │
-//! │ account-7 ┆  1021 ┆          1021 │
-//! │ account-8 ┆   996 ┆           996 │
-//! │ account-9 ┆   995 ┆           995 │
+//! │ account-0 ┆  1054 ┆          1054 │
+//! │ account-1 ┆  1014 ┆          1014 │
+//! │ account-2 ┆   880 ┆           880 │
+//! │ account-3 ┆  1004 ┆          1004 │
+//! │ account-4 ┆   912 ┆           912 │
+//! │ account-5 ┆  1101 ┆          1101 │
+//! │ account-6 ┆  1064 ┆          1064 │
+//! │ account-7 ┆  1026 ┆          1026 │
+//! │ account-8 ┆  1030 ┆          1030 │
+//! │ account-9 ┆   915 ┆           915 │
 //! │ sum       ┆ 10000 ┆         10000 │
 //! └───────────┴───────┴───────────────┘
 //! each account holds what the ledger says; markers left: 0

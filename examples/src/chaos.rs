@@ -120,7 +120,7 @@ pub async fn run<O: Send + 'static>(
     println!("{}", ended.join(", "));
 
     // Markers go some seconds after a milestone is over; those of the dead are found by who lives.
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_mins(1);
     let mut audit = books.audit().await?;
     while audit.marked > 0 && Instant::now() < patience {
         tokio::time::sleep(Duration::from_millis(200)).await;

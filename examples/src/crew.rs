@@ -56,11 +56,10 @@ impl Crew {
             return Ok(());
         }
         self.next = Instant::now() + self.every;
-        let new = self.worker()?;
         let victim = self.random.usize(..self.workers.len());
-        let mut old = std::mem::replace(&mut self.workers[victim], new);
-        old.kill()?;
-        old.wait()?;
+        self.workers[victim].kill()?;
+        self.workers[victim].wait()?;
+        self.workers[victim] = self.worker()?;
         self.kills += 1;
         Ok(())
     }

@@ -27,6 +27,7 @@ use milestone_runtime::{
 struct Readme;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/choosing.md")]
 #[doc = include_str!("../../docs/guide/failures.md")]
 #[doc = include_str!("../../docs/guide/field-sync.md")]
 #[doc = include_str!("../../docs/guide/once.md")]

@@ -214,6 +214,7 @@ fn the_examples_are_short() {
         "add_friend",
         "all_or_nothing",
         "two_phase_commit",
+        "transactional",
     ] {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/examples");
         let source =

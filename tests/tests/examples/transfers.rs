@@ -23,6 +23,11 @@ fn s32_transfers_by_once_are_exact() {
     run("two_phase_commit", "completed: 180, undone: 20\n");
 }
 
+#[test]
+fn transfers_in_transactions_are_exact() {
+    run("transactional", "completed: 180, failed: 20\n");
+}
+
 /// `MILESTONE_RUNS` says how many seeds are tried.
 fn run(name: &'static str, ends: &'static str) {
     let tokio = tokio::runtime::Runtime::new().expect("a runtime");
