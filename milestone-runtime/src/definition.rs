@@ -228,7 +228,7 @@ pub const fn check_verify<V: Action<Output = Verdict<A::Output>>, A: Action>() {
 /// What follows a group waits for all last actions of it. Several chains share actions by name, so any graph without a cycle can be
 /// written. An action that runs twice needs an alias: `warn: notify -> close -> thank: notify`.
 ///
-/// ```
+/// ```standalone_crate
 /// use milestone_runtime::prelude::*;
 ///
 /// #[action]

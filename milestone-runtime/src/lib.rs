@@ -9,7 +9,7 @@
 //!   a [`Handle`].
 //! - A [`Runtime`] is one worker, or a client: it starts milestones, runs them, and reads them.
 //!
-//! ```
+//! ```standalone_crate
 //! use milestone_runtime::prelude::*;
 //!
 //! #[derive(Serialize, Deserialize, Milestone)]

@@ -81,7 +81,7 @@ impl Returned for () {
 /// Whether an error is tried again: what a function says that `#[action(retry(when = f))]` names. It may return `bool` as well: `true` is
 /// [`Retry::Again`], `false` is [`Retry::Never`].
 ///
-/// ```
+/// ```standalone_crate
 /// use milestone_runtime::prelude::*;
 ///
 /// #[derive(Debug, thiserror::Error)]

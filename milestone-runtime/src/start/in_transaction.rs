@@ -95,7 +95,7 @@ impl<O> Start<O> {
     /// Starts the milestone in the transaction of a session of the application's own: it is there exactly if that transaction commits, so
     /// it can neither be lost beside what was written nor run for what was not. Elsewhere that takes an outbox.
     ///
-    /// ```no_run
+    /// ```no_run,standalone_crate
     /// use milestone_runtime::prelude::*;
     /// # #[derive(Clone, Serialize, Deserialize, Milestone)]
     /// # #[milestone(ship)]

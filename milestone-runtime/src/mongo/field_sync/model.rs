@@ -39,7 +39,9 @@ impl State {
     fn change(&self) -> Option<Self> {
         let mut next = self.clone();
         let number = usize::from(self.version);
-        *next.fan_outs.get(number)?;
+        if number >= next.fan_outs.len() {
+            return None;
+        }
         next.version += 1;
         next.mark = Some(number);
         Some(next)
@@ -62,11 +64,6 @@ impl State {
                 next.copying[own] = true;
                 At::Joined
             }
-            // For an attempt that was cut off.
-            At::NotStarted => {
-                next.copying[own] = false;
-                At::Over
-            }
             At::Joined if !is_current => {
                 next.copying[own] = false;
                 At::Over
@@ -81,7 +78,8 @@ impl State {
                 next.copying.fill(false);
                 At::Over
             }
-            At::Copied => {
+            // Before it has copied: for an attempt that was cut off.
+            At::NotStarted | At::Copied => {
                 next.copying[own] = false;
                 At::Over
             }

@@ -48,7 +48,7 @@ impl Context {
     ///
     /// What it costs and where it ends is told in the guide, `docs/guide/once.md`.
     ///
-    /// ```
+    /// ```standalone_crate
     /// use milestone_runtime::{mongo::OnceError, prelude::*};
     /// use mongodb::{Collection, bson::{Document, doc}};
     ///

@@ -20,7 +20,7 @@ impl Context {
     /// An id of a sequence for this action: awaited, it gives the next one, and the same one again whenever this action of this milestone
     /// asks again, in a later attempt too. So an action that writes under the id may be repeated as a whole.
     ///
-    /// ```no_run
+    /// ```no_run,standalone_crate
     /// use milestone_runtime::{mongo::Sequence, prelude::*};
     ///
     /// #[action(idempotent)]

@@ -16,7 +16,7 @@ use super::{TxFuture, operation::Operation};
 /// the body is run again, with its arguments taken anew, within the same attempt. So it should do nothing else that others can see, such as
 /// calls of other services.
 ///
-/// ```
+/// ```standalone_crate
 /// use bson::{Document, doc};
 /// use milestone_runtime::prelude::*;
 ///
