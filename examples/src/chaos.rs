@@ -50,7 +50,7 @@ impl Chaos {
         let builder = Runtime::builder(&self.uri)
             .lease(Duration::from_millis(600))
             .poll(Duration::from_millis(200))
-            .concurrency(8)
+            .concurrency(4)
             // All servers are on this machine, so their clocks agree.
             .clock_skew(Duration::from_secs(2));
         if self.worker {

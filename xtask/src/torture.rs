@@ -173,10 +173,15 @@ fn long_tests(options: &Options, seed: u64) -> Vec<Step> {
 /// Tests of growth and of races in full: a test run takes smaller sizes and fewer rounds. They start a server of their own.
 fn full_sizes(options: &Options) -> Vec<Step> {
     let tests = [
-        ("large graphs and backlogs, in full", "growth::"),
-        ("1,000 milestones in a second, 50 times", "f04"),
+        ("large graphs and backlogs, in full", "field", "growth::"),
+        ("1,000 milestones in a second, 50 times", "field", "f04"),
+        (
+            "200 transfers, by once and in transactions, 20 seeds each",
+            "examples",
+            "transfers::",
+        ),
     ];
-    let step = |(name, filter): (&str, &str)| {
+    let step = |(name, target, filter): (&str, &str, &str)| {
         let mut command = cargo();
         command.args([
             "xtask",
@@ -184,10 +189,13 @@ fn full_sizes(options: &Options) -> Vec<Step> {
             "-p",
             "milestone-tests",
             "--test",
-            "field",
+            target,
             filter,
+            "--",
+            "--nocapture",
         ]);
         command.env("MILESTONE_LARGE", "1");
+        command.env("MILESTONE_RUNS", "20");
         command.env("MILESTONE_BACKLOG_SQLITE", "50000");
         command.env("MILESTONE_BACKLOG_MONGODB", "5000");
         command.env("MILESTONE_ROUNDS", "50");

@@ -1,11 +1,16 @@
 //! Looking for work: never more than there are free places, quick after work, slow when idle.
 
-use std::{sync::Arc, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bson::DateTime;
 use milestone_core::{
     machine::Event,
-    record::{DEFAULT_QUEUE, MilestoneId, Phase},
+    options::Mode,
+    record::{DEFAULT_QUEUE, MilestoneId, MilestoneRecord, Phase},
 };
 use tokio::time::Instant;
 
@@ -149,6 +154,7 @@ impl Engine {
             (self.idle_wait * 2).clamp(poll / 8, poll)
         };
         self.poll_at = Instant::now() + self.idle_wait.mul_f64(0.9 + fastrand::f64() / 10.0);
+        self.end_sessions_of_the_dead(&claimed.records);
         for record in claimed.records {
             let id = record.id.clone();
             let Some(held) = Held::new(record, &self.tell) else {
@@ -164,6 +170,31 @@ impl Engine {
             }
             self.take(held);
         }
+    }
+
+    /// A transaction that a dead worker has left open keeps its locks, which others wait for, until the server gives it up or it is ended.
+    /// Here that is only for the sake of others: an attempt that follows does it too, before it looks at what was committed.
+    fn end_sessions_of_the_dead(&self, taken: &[MilestoneRecord]) {
+        let actions = taken.iter().flat_map(|record| &record.actions);
+        let transactional = actions.filter(|action| action.mode == Mode::Transactional);
+        let dead: BTreeSet<String> = transactional
+            .filter_map(|action| action.running.as_ref())
+            .map(|running| running.worker.clone())
+            .filter(|worker| *worker != self.shared.worker)
+            .collect();
+        if dead.is_empty() {
+            return;
+        }
+        let store = Arc::clone(&self.shared.store);
+        self.shared.io.spawn(async move {
+            for worker in dead {
+                if let Some(mongodb) = store.mongodb()
+                    && let Err(error) = mongodb.end_sessions(&worker).await
+                {
+                    tracing::debug!(%error, dead = worker, "the sessions of a worker that is gone cannot be ended now");
+                }
+            }
+        });
     }
 
     /// Goes to work on a milestone that was just taken.

@@ -117,8 +117,17 @@ async fn begin(ground: &Ground<'_>) -> Result<ClientSession, Turn> {
     let begun = session
         .start_transaction()
         .with_options(ground.options.clone());
-    begun.await.map_err(after)?;
+    begun.await.map_err(not_begun)?;
     Ok(session)
+}
+
+/// The driver has not sent anything. That there are no transactions here is what it says of a server that it has just lost as well, and
+/// `build()` has seen that there are.
+fn not_begun(error: Error) -> Turn {
+    match *error.kind {
+        ErrorKind::Transaction { .. } => Turn::Again(Why::Conflict(error)),
+        _ => after(error),
+    }
 }
 
 /// Whether the milestone is this worker's, in the transaction's snapshot. Whoever has lost it need not begin.
