@@ -1,7 +1,11 @@
 //! Removes what the toolkit has left behind once it is of no more use. A worker knows its own traces; those of a worker that died are found
 //! by a sweep, which every worker makes now and then.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use bson::{Bson, DateTime};
 use tokio::{
@@ -10,14 +14,14 @@ use tokio::{
 };
 
 use super::{
-    fate::{Fate, View, fate},
+    fate::{Fate, Found, fate},
     trace::{Trace, WitnessKey},
 };
 use crate::{
     engine::{Shared, message::Message},
     store::{
         StoreError,
-        mongodb::{MongoStore, TRACES_AT_ONCE},
+        mongodb::{MongoStore, OldTraces, TRACES_AT_ONCE},
     },
 };
 
@@ -27,8 +31,6 @@ struct Entry {
     trace: Trace,
     look_at: Instant,
     stage: Stage,
-    /// Whether it was found by a sweep, so that the next one finds it again.
-    swept: bool,
 }
 
 /// How far it is.
@@ -47,28 +49,21 @@ enum Stage {
 enum Step {
     Remove,
     /// Look again then; with the stage that it has.
-    Wait(Stage, Wait),
+    Wait(Stage, DateTime),
     /// Write a witness in the place of a marker.
     Move,
-    /// It stays; nobody waits for it.
+    /// It stays, and nobody knows how long: a sweep finds it again.
     Leave,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    Until(DateTime),
-    /// Nobody knows how long.
-    Long,
-}
-
 /// What is to be done next. Pure.
-fn step(entry: (&Trace, Stage), view: Option<&View>, now: DateTime, margin: Duration) -> Step {
+fn step(entry: (&Trace, Stage), found: &Found, now: DateTime, margin: Duration) -> Step {
     let (trace, stage) = entry;
     let after = |since: DateTime| {
         let margin = i64::try_from(margin.as_millis()).unwrap_or(i64::MAX);
         DateTime::from_millis(since.timestamp_millis().saturating_add(margin))
     };
-    match (fate(view, trace.action()), stage, trace) {
+    match (fate(found, trace.action()), stage, trace) {
         (Fate::Over(since), stage, _) => {
             let since = match (since, stage) {
                 (Some(since), _) | (None, Stage::Over(since)) => since,
@@ -77,16 +72,13 @@ fn step(entry: (&Trace, Stage), view: Option<&View>, now: DateTime, margin: Dura
             if after(since) < now {
                 Step::Remove
             } else {
-                Step::Wait(Stage::Over(since), Wait::Until(after(since)))
+                Step::Wait(Stage::Over(since), after(since))
             }
         }
-        (Fate::Retriable, _, Trace::Witness(_)) => Step::Leave,
         (Fate::Retriable, Stage::Moved(since), _) if after(since) < now => Step::Remove,
-        (Fate::Retriable, stage @ Stage::Moved(since), _) => {
-            Step::Wait(stage, Wait::Until(after(since)))
-        }
+        (Fate::Retriable, stage @ Stage::Moved(since), _) => Step::Wait(stage, after(since)),
         (Fate::Retriable, _, Trace::Marker { .. }) => Step::Move,
-        (Fate::Keep, ..) => Step::Wait(Stage::Needed, Wait::Long),
+        (Fate::Keep, ..) | (Fate::Retriable, _, Trace::Witness(_)) => Step::Leave,
     }
 }
 
@@ -110,7 +102,9 @@ pub(crate) struct Cleaner {
     shared: Arc<Shared>,
     left: UnboundedReceiver<Trace>,
     tell: UnboundedSender<Message>,
-    entries: HashMap<WitnessKey, Entry>,
+    entries: HashMap<Arc<WitnessKey>, Entry>,
+    /// When each of them is looked at.
+    agenda: BTreeSet<(Instant, Arc<WitnessKey>)>,
     margin: Duration,
     sweep_at: Instant,
 }
@@ -127,6 +121,7 @@ impl Cleaner {
             left,
             tell,
             entries: HashMap::new(),
+            agenda: BTreeSet::new(),
             margin,
             // The first one soon, since an earlier process may have left something.
             sweep_at: Instant::now() + margin.mul_f64(fastrand::f64()),
@@ -159,25 +154,44 @@ impl Cleaner {
     fn wake(&self) -> Instant {
         // Now and then it looks whether anybody is still there.
         let soon = Instant::now() + self.margin.min(Duration::from_secs(5));
-        let first = self.entries.values().map(|entry| entry.look_at).min();
-        first
-            .map_or(soon, |first| first.min(soon))
-            .min(self.sweep_at.max(Instant::now()))
+        let first = self.agenda.first().map_or(soon, |(at, _)| *at);
+        first.min(soon).min(self.sweep_at)
     }
 
     /// A short milestone is over by the time when it is looked at.
     fn take(&mut self, trace: Trace) {
         let look_at = Instant::now() + self.margin * 11 / 10;
-        self.insert(trace, look_at, false);
+        self.insert(trace, look_at);
     }
 
-    fn insert(&mut self, trace: Trace, look_at: Instant, swept: bool) {
-        self.entries.entry(trace.key()).or_insert(Entry {
-            trace,
-            look_at,
-            stage: Stage::Needed,
-            swept,
-        });
+    fn insert(&mut self, trace: Trace, look_at: Instant) {
+        let key = Arc::new(trace.key());
+        if self.entries.contains_key(&key) {
+            return;
+        }
+        self.agenda.insert((look_at, Arc::clone(&key)));
+        self.entries.insert(
+            key,
+            Entry {
+                trace,
+                look_at,
+                stage: Stage::Needed,
+            },
+        );
+    }
+
+    fn look_again(&mut self, key: &Arc<WitnessKey>, stage: Stage, look_at: Instant) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            self.agenda.remove(&(entry.look_at, Arc::clone(key)));
+            self.agenda.insert((look_at, Arc::clone(key)));
+            (entry.stage, entry.look_at) = (stage, look_at);
+        }
+    }
+
+    fn forget(&mut self, key: &Arc<WitnessKey>) -> Option<Trace> {
+        let entry = self.entries.remove(key)?;
+        self.agenda.remove(&(entry.look_at, Arc::clone(key)));
+        Some(entry.trace)
     }
 
     async fn clean(&mut self) -> Result<(), StoreError> {
@@ -190,14 +204,15 @@ impl Cleaner {
             self.sweep_at = Instant::now() + self.margin.mul_f64(0.5 + fastrand::f64());
             self.sweep(store).await?;
         }
+        self.look_after_all_due(store).await
+    }
+
+    async fn look_after_all_due(&mut self, store: &MongoStore) -> Result<(), StoreError> {
         loop {
             let now = Instant::now();
-            let due = self
-                .entries
-                .iter()
-                .filter(|(_, entry)| entry.look_at <= now);
-            let due: Vec<WitnessKey> = due
-                .map(|(key, _)| key.clone())
+            let due = self.agenda.iter().take_while(|(at, _)| *at <= now);
+            let due: Vec<_> = due
+                .map(|(_, key)| Arc::clone(key))
                 .take(TRACES_AT_ONCE)
                 .collect();
             if due.is_empty() {
@@ -205,99 +220,90 @@ impl Cleaner {
             }
             // Also if it fails.
             for key in &due {
-                if let Some(entry) = self.entries.get_mut(key) {
-                    entry.look_at = now + self.margin / 10;
-                }
+                let stage = self.entries.get(key).map(|entry| entry.stage);
+                self.look_again(key, stage.unwrap_or(Stage::Needed), now + self.margin / 10);
             }
             self.look(store, due).await?;
         }
     }
 
     /// Looks after traces whose time has come.
-    async fn look(&mut self, store: &MongoStore, due: Vec<WitnessKey>) -> Result<(), StoreError> {
+    async fn look(
+        &mut self,
+        store: &MongoStore,
+        due: Vec<Arc<WitnessKey>>,
+    ) -> Result<(), StoreError> {
         let now = self.shared.clock.now();
         let mut ids: Vec<_> = due.iter().map(|key| key.milestone.clone()).collect();
         ids.sort();
         ids.dedup();
-        let views = store.views(&ids).await?;
+        let found = store.views(&ids).await?;
         let mut over = Vec::new();
         for key in due {
-            let Some(entry) = self.entries.get_mut(&key) else {
+            let Some(entry) = self.entries.get(&key) else {
                 continue;
             };
-            let view = views.get(entry.trace.milestone());
-            match step((&entry.trace, entry.stage), view, now, self.margin) {
-                Step::Remove => over.push(key),
+            let found = found.get(&key.milestone).unwrap_or(&Found::Gone);
+            match step((&entry.trace, entry.stage), found, now, self.margin) {
+                Step::Remove => over.extend(self.forget(&key)),
                 Step::Leave => {
-                    self.entries.remove(&key);
+                    self.forget(&key);
                 }
-                Step::Move => {
-                    store.witness(&key, Bson::Boolean(true), now).await?;
-                    entry.stage = Stage::Moved(self.shared.clock.latest());
-                    entry.look_at = Instant::now() + self.margin * 11 / 10;
-                }
-                Step::Wait(_, Wait::Long) if entry.swept => {
-                    self.entries.remove(&key);
-                }
-                Step::Wait(stage, wait) => {
-                    entry.stage = stage;
-                    let wait = match wait {
-                        Wait::Until(at) => self.shared.clock.wait_until(at),
-                        Wait::Long => self.margin,
-                    };
-                    entry.look_at = Instant::now() + wait;
+                Step::Move => match store.witness(&key, Bson::Boolean(true), now).await {
+                    Ok(_) => {
+                        let moved = Stage::Moved(self.shared.clock.latest());
+                        self.look_again(&key, moved, Instant::now() + self.margin * 11 / 10);
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, milestone = %key.milestone, "what a marker tells cannot be noted elsewhere now");
+                    }
+                },
+                Step::Wait(stage, at) => {
+                    let wait = self.shared.clock.wait_until(at);
+                    self.look_again(&key, stage, Instant::now() + wait);
                 }
             }
         }
-        let traces: Vec<Trace> = over
-            .iter()
-            .filter_map(|key| self.entries.get(key))
-            .map(|entry| entry.trace.clone())
-            .collect();
-        if !traces.is_empty() {
-            store.remove_traces(&traces).await?;
+        if over.is_empty() {
+            return Ok(());
         }
-        for key in over {
-            self.entries.remove(&key);
-        }
-        Ok(())
+        store.remove_traces(&over).await
     }
 
-    /// Finds what others have left behind.
+    /// Finds what others have left behind, and what has been needed for long.
     async fn sweep(&mut self, store: &MongoStore) -> Result<(), StoreError> {
-        let now = Instant::now();
         let margin = i64::try_from(self.margin.as_millis()).unwrap_or(i64::MAX);
-        let old = self
-            .shared
-            .clock
-            .now()
-            .timestamp_millis()
-            .saturating_sub(2 * margin);
-        let old = DateTime::from_millis(old);
+        let now = self.shared.clock.now().timestamp_millis();
+        let old = DateTime::from_millis(now.saturating_sub(margin.saturating_mul(2)));
         for namespace in store.marked().await? {
-            let mut from = DateTime::MIN;
-            loop {
-                let (found, next) = store.old_markers(&namespace, from, old).await?;
-                for trace in found {
-                    self.insert(trace, now, true);
-                }
-                // Those of one and the same millisecond are found the next time.
-                match next {
-                    Some(next) if next > from => from = next,
-                    _ => break,
-                }
+            let swept = match store.old_markers(&namespace, old).await {
+                Ok(found) => self.sweep_up(store, found).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = swept {
+                // It keeps nobody from the others.
+                tracing::debug!(%error, %namespace, "old markers cannot be looked for now");
             }
         }
-        let mut behind: Option<WitnessKey> = None;
+        let found = store.old_witnesses(old).await?;
+        self.sweep_up(store, found).await
+    }
+
+    async fn sweep_up(
+        &mut self,
+        store: &MongoStore,
+        mut found: OldTraces,
+    ) -> Result<(), StoreError> {
         loop {
-            let found = store.old_witnesses(behind.as_ref(), old).await?;
-            let Some(last) = found.last().cloned() else {
+            let traces = found.next().await?;
+            if traces.is_empty() {
                 return Ok(());
-            };
-            for key in found {
-                self.insert(Trace::Witness(key), now, true);
             }
-            behind = Some(last);
+            let now = Instant::now();
+            for trace in traces {
+                self.insert(trace, now);
+            }
+            self.look_after_all_due(store).await?;
         }
     }
 }
@@ -307,7 +313,10 @@ mod tests {
     use milestone_core::record::{ActionState, Status};
 
     use super::*;
-    use crate::mongo::trace::{Marker, Place};
+    use crate::mongo::{
+        fate::View,
+        trace::{Marker, Place},
+    };
 
     const MARGIN: Duration = Duration::from_millis(100);
 
@@ -315,12 +324,12 @@ mod tests {
         DateTime::from_millis(millis)
     }
 
-    fn view(state: Status, action: ActionState) -> View {
-        View {
+    fn view(state: Status, action: ActionState) -> Found {
+        Found::Seen(View {
             state,
             end_date: state.is_terminal().then(|| at(1_000)),
             actions: vec![("debit".to_owned(), action, false)],
-        }
+        })
     }
 
     fn marker() -> Trace {
@@ -339,60 +348,51 @@ mod tests {
         Trace::Marker { place, marker }
     }
 
-    fn look(trace: &Trace, stage: Stage, view: Option<&View>, now: i64) -> Step {
-        step((trace, stage), view, at(now), MARGIN)
+    fn look(trace: &Trace, stage: Stage, found: &Found, now: i64) -> Step {
+        step((trace, stage), found, at(now), MARGIN)
     }
 
     #[test]
     fn a_marker_goes_when_its_milestone_has_been_over_for_the_margin() {
         let done = view(Status::Completed, ActionState::Completed);
-        let until = Wait::Until(at(1_100));
+        let until = at(1_100);
         let over = Stage::Over(at(1_000));
         assert_eq!(
-            look(&marker(), Stage::Needed, Some(&done), 1_100),
+            look(&marker(), Stage::Needed, &done, 1_100),
             Step::Wait(over, until)
         );
-        assert_eq!(look(&marker(), over, Some(&done), 1_101), Step::Remove);
+        assert_eq!(look(&marker(), over, &done, 1_101), Step::Remove);
     }
 
     #[test]
     fn without_a_date_the_margin_counts_from_the_first_look() {
-        for view in [None, Some(view(Status::Running, ActionState::Completed))] {
+        for view in [Found::Gone, view(Status::Running, ActionState::Completed)] {
             let over = Stage::Over(at(5_000));
-            let wait = Step::Wait(over, Wait::Until(at(5_100)));
-            assert_eq!(look(&marker(), Stage::Needed, view.as_ref(), 5_000), wait);
-            assert_eq!(look(&marker(), over, view.as_ref(), 5_100), wait);
-            assert_eq!(look(&marker(), over, view.as_ref(), 5_101), Step::Remove);
+            let wait = Step::Wait(over, at(5_100));
+            assert_eq!(look(&marker(), Stage::Needed, &view, 5_000), wait);
+            assert_eq!(look(&marker(), over, &view, 5_100), wait);
+            assert_eq!(look(&marker(), over, &view, 5_101), Step::Remove);
         }
     }
 
     #[test]
     fn what_a_marker_tells_of_a_failed_milestone_is_moved_and_then_it_goes() {
         let failed = view(Status::Failed, ActionState::Failed);
-        assert_eq!(
-            look(&marker(), Stage::Needed, Some(&failed), 2_000),
-            Step::Move
-        );
+        assert_eq!(look(&marker(), Stage::Needed, &failed, 2_000), Step::Move);
         let moved = Stage::Moved(at(2_000));
         assert_eq!(
-            look(&marker(), moved, Some(&failed), 2_050),
-            Step::Wait(moved, Wait::Until(at(2_100)))
+            look(&marker(), moved, &failed, 2_050),
+            Step::Wait(moved, at(2_100))
         );
-        assert_eq!(look(&marker(), moved, Some(&failed), 2_101), Step::Remove);
+        assert_eq!(look(&marker(), moved, &failed, 2_101), Step::Remove);
         let witness = Trace::Witness(marker().key());
-        assert_eq!(
-            look(&witness, Stage::Needed, Some(&failed), 9_000),
-            Step::Leave
-        );
+        assert_eq!(look(&witness, Stage::Needed, &failed, 9_000), Step::Leave);
     }
 
     #[test]
     fn a_retry_stops_the_removal() {
         let running = view(Status::Running, ActionState::Running);
         let moved = Stage::Moved(at(2_000));
-        assert_eq!(
-            look(&marker(), moved, Some(&running), 9_000),
-            Step::Wait(Stage::Needed, Wait::Long)
-        );
+        assert_eq!(look(&marker(), moved, &running, 9_000), Step::Leave);
     }
 }

