@@ -69,14 +69,10 @@ async fn credit(
     cx: Context,
 ) -> Result<(), ActionError> {
     let give = doc! { "$inc": { "balance": t.amount } };
-    match cx
-        .once(&books.accounts)
+    // Fatal, if there is no such account.
+    cx.once(&books.accounts)
         .update_one(doc! { "_id": &t.to }, give)
-        .await
-    {
-        Err(error @ OnceError::Missing { .. }) => return Err(ActionError::fatal(error)),
-        given => given?,
-    };
+        .await?;
     let booking = doc! { "account": &t.to, "amount": t.amount };
     cx.once(&books.ledger).insert_one(booking).await?;
     Ok(())

@@ -9,7 +9,6 @@ use milestone_runtime::{
     Method, RuntimeBuilder,
     action::{ActionError, Call, Context},
     dynamic::Action,
-    mongo::OnceError,
 };
 use mongodb::Collection;
 
@@ -52,14 +51,12 @@ pub fn with_actions(builder: RuntimeBuilder, accounts: &Collection<Document>) ->
     let credit = method("credit", accounts, |cx, accounts, transfer| async move {
         let Transfer { to, amount, .. } = transfer;
         let more = doc! { "$inc": { "balance": amount } };
+        // Fatal, if there is no such account.
         let written = cx
             .once(&accounts)
             .update_one(doc! { "_id": to }, more)
-            .await;
-        match written {
-            Err(error @ OnceError::Missing { .. }) => Err(ActionError::fatal(error)),
-            written => Ok(format!("{:?}", written?)),
-        }
+            .await?;
+        Ok(format!("{written:?}"))
     });
     let refund = method("refund", accounts, |cx, accounts, transfer| async move {
         let Transfer { from, amount, .. } = transfer;

@@ -21,7 +21,9 @@ pub(super) fn plain_id(filter: &Document) -> Result<Bson, &'static str> {
         return Err("its `$and` is no array");
     }
     match filter.get("_id") {
-        None => Err("it has no `_id`: a write that is applied once is for one document"),
+        None => Err(
+            "it has no `_id`: a write that is applied once is for one document, so find its `_id` first, and put it beside the other conditions",
+        ),
         Some(Bson::Document(id)) if id.keys().any(|key| key.starts_with('$')) => {
             Err("its `_id` is an operator: a write that is applied once is for one document")
         }

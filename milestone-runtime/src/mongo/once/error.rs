@@ -89,8 +89,8 @@ pub enum OnceError {
         /// Why, and what to do.
         reason: &'static str,
     },
-    /// There is no such document.
-    #[error("there is no {}", without_article(.target))]
+    /// There is no such document. This is fatal: who expects it to come later returns [`ActionError::retry_after`] instead.
+    #[error("there is no {}; where one is to be made, say it by `.or_insert(..)`", without_article(.target))]
     Missing {
         /// The document.
         target: Target,
@@ -217,6 +217,7 @@ impl OnceError {
                 | Self::Change { .. }
                 | Self::Twice { .. }
                 | Self::Phase { .. }
+                | Self::Missing { .. }
                 | Self::Refused {
                     is_malformed: true,
                     ..
@@ -264,7 +265,7 @@ mod tests {
         let missing = OnceError::Missing { target: target() };
         assert_eq!(
             missing.to_string(),
-            r#"there is no document "ann" of bank.accounts"#
+            r#"there is no document "ann" of bank.accounts; where one is to be made, say it by `.or_insert(..)`"#
         );
         let twice = OnceError::Twice {
             action: "debit".to_owned(),

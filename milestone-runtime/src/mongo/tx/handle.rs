@@ -32,7 +32,10 @@ use super::{TxFuture, operation::Operation};
 ///     if taken.matched_count == 0 {
 ///         return Err(ActionError::fatal("there is not enough on the account"));
 ///     }
-///     tx.run(accounts.update_one(doc! { "_id": t.to }, doc! { "$inc": { "balance": t.amount } })).await?;
+///     let given = tx.run(accounts.update_one(doc! { "_id": t.to }, doc! { "$inc": { "balance": t.amount } })).await?;
+///     if given.matched_count == 0 {
+///         return Err(ActionError::fatal("there is no such account")); // and nothing is taken
+///     }
 ///     Ok(())
 /// }
 /// ```
