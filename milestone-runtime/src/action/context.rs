@@ -41,8 +41,8 @@ pub(crate) struct ContextInner {
     pub(crate) shared: Arc<Shared>,
     /// What this attempt has written once, see `mongo/once`.
     pub(crate) written: Mutex<HashSet<WitnessKey>>,
-    /// Whether its body is over, though somebody may still have this.
-    pub(crate) over: AtomicBool,
+    /// Whether its body is over or was given up, though somebody may still have this.
+    pub(crate) over: Arc<AtomicBool>,
 }
 
 /// Notes the end of a body when it is dropped.
@@ -139,9 +139,13 @@ impl Context {
         self.written().remove(key);
     }
 
-    /// Whether its body is over: what is left of it must not write any more.
+    /// Whether its body is over or was given up: what is left of it must not write any more.
     pub(crate) fn is_over(&self) -> bool {
         self.inner.over.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn over(&self) -> &Arc<AtomicBool> {
+        &self.inner.over
     }
 
     fn written(&self) -> MutexGuard<'_, HashSet<WitnessKey>> {

@@ -1,7 +1,7 @@
 //! Attempts on the application's executor: how their bodies start, and how they end: by themselves, by a timeout, or cut off.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -77,6 +77,7 @@ impl Engine {
             (task.phase == Phase::Do && !action.mode.repeatable()).then(|| action.name.clone());
         let (cancel, cancelled) = watch::channel(false);
         let call = call_of(held, task, number, method.inputs, &self.shared, cancelled);
+        let over = Arc::clone(call.context().over());
         held.bodies.insert(task, serial);
         let start = Arc::new(body::Start::default());
         let guard = body::Guard::new(serial, self.tell.clone(), Arc::clone(&start));
@@ -91,6 +92,7 @@ impl Engine {
             method: name,
             abort,
             cancel,
+            over,
             owned: true,
             start,
             late,
@@ -383,7 +385,7 @@ fn call_of(
         abandoned_by: abandoned_by(record, task, &shared.worker),
         hold: Arc::clone(&held.hold),
         written: Mutex::default(),
-        over: AtomicBool::new(false),
+        over: Arc::default(),
         shared: Arc::clone(shared),
     });
     Call::new(CallInner {

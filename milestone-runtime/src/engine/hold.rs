@@ -56,12 +56,13 @@ impl Hold {
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        self.calls.load(Ordering::Acquire) > 0
+        self.calls.load(Ordering::SeqCst) > 0
     }
 
-    /// A call begins; it has ended when the guard is dropped.
+    /// A call begins; it has ended when the guard is dropped. Whoever calls looks afterwards whether its attempt is over, as the engine says
+    /// so before it looks for calls: one of them sees the other, in the one order that all of these have.
     pub(crate) fn call(self: &Arc<Self>) -> CallGuard {
-        self.calls.fetch_add(1, Ordering::AcqRel);
+        self.calls.fetch_add(1, Ordering::SeqCst);
         CallGuard(Arc::clone(self))
     }
 }
@@ -72,7 +73,7 @@ pub(crate) struct CallGuard(Arc<Hold>);
 
 impl Drop for CallGuard {
     fn drop(&mut self) {
-        if self.0.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
             // Without the engine nobody waits for it.
             let _ = self.0.tell.send(Message::Wake {
                 id: self.0.id.clone(),

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bson::DateTime;
@@ -34,6 +37,8 @@ pub(super) struct Body {
     pub(super) method: String,
     pub(super) abort: AbortHandle,
     pub(super) cancel: watch::Sender<bool>,
+    /// Set when it is over, or was given up: its calls of the toolkit write no more.
+    pub(super) over: Arc<AtomicBool>,
     /// Whether its result still counts.
     pub(super) owned: bool,
     pub(super) start: Arc<body::Start>,
@@ -100,12 +105,14 @@ impl Places {
             .is_some_and(|tasks| tasks.contains(&task))
     }
 
-    /// The result of a body no longer counts. It is asked to stop, and dropped at its next await.
+    /// The result of a body no longer counts. It is asked to stop, and dropped at its next await. From now on its calls of the toolkit are
+    /// refused: what is undone next looks for those that are on the wire, and no other one may follow.
     pub(super) fn disown(&mut self, serial: u64) {
         if let Some(body) = self.bodies.get_mut(&serial)
             && body.owned
         {
             body.owned = false;
+            body.over.store(true, Ordering::SeqCst);
             body.cancel.send_replace(true);
             self.disowned
                 .entry(body.id.clone())

@@ -18,6 +18,14 @@ pub(super) struct Fence {
     pub(super) patience: Duration,
 }
 
+impl Fence {
+    /// After that time the server is done with it.
+    pub(super) fn end(&self) -> DateTime {
+        let until = self.until.timestamp_millis();
+        DateTime::from_millis(until.saturating_add(millis(self.max_time)))
+    }
+}
+
 /// What is known of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -75,7 +83,7 @@ mod tests {
             latest,
         };
         let fence = fence(times, LEASE, skew, LEASE)?;
-        Some(fence.until.timestamp_millis() + millis(fence.max_time))
+        Some(fence.end().timestamp_millis())
     }
 
     #[test]

@@ -219,6 +219,11 @@ mod tests {
         };
         assert!(error.to_string().contains("waiting timed out"), "{error}");
         assert!(matches!(of(write_error(112)), Reply::Unsettled(_)));
+        // Of a router that has lost the shard: the write may go on there.
+        for code in [6, 7, 89, 91] {
+            let reply = of(write_error(code));
+            assert!(matches!(reply, Reply::Unsettled(_)), "{code}: {reply:?}");
+        }
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Writer {
     async fn hello(&self) -> Result<Document, OnceError> {
         let admin = self.collection.client().database("admin");
         let hello = async move { admin.run_command(doc! { "hello": 1 }).await };
-        let reply = self.run(hello, self.patience(), None).await;
+        let reply = self.run(hello, self.patience()).await;
         reply.map_err(|error| self.as_error(&error))
     }
 
@@ -240,15 +240,13 @@ impl Writer {
         // In this order: what the engine begins next either sees the call, or the call sees that its attempt is over.
         if self.cx.is_over() {
             return Reply::Refused(OnceError::Phase {
-                reason: "`cx.once(..)` was called after its attempt had ended: await it in the action, not in a task of its own",
+                reason: "`cx.once(..)` was called after its attempt had ended or was given up: await it in the action, not in a task of its own, and stop when \
+                         `cx.cancelled()` says so",
             });
         }
         let database = self.collection.client().database(&self.place.database);
         let call = async move { database.run_command(command).await };
-        // A reply later than that tells no more than a read.
-        let patience = self.shared().clock.wait_until(fence.until) + fence.max_time;
-        let reply = self.run(call, patience, Some((guard, fence.until))).await;
-        let reply = judge(&self.target, reply);
+        let reply = self.run_guarded(call, guard, fence).await;
         self.is_unsettled |= matches!(reply, Reply::Unsettled(_));
         reply
     }
@@ -264,7 +262,7 @@ impl Writer {
         let find = command::find(&self.place.collection, filter, level, patience);
         let database = self.collection.client().database(&self.place.database);
         let call = async move { database.run_command(find).await };
-        match self.run(call, patience, None).await {
+        match self.run(call, patience).await {
             Ok(reply) => Ok(Seen::read(&reply)),
             Err(error) => Err(self.as_error(&error)),
         }
@@ -294,26 +292,34 @@ impl Writer {
         &self,
         call: impl Future<Output = Result<Document, Error>> + Send + 'static,
         patience: Duration,
-        guard: Option<(CallGuard, DateTime)>,
     ) -> Result<Document, Error> {
+        let called = self.shared().application.spawn(timed(call, patience)).await;
+        called.unwrap_or_else(|_| Err(Error::custom("the runtime is being closed")))
+    }
+
+    /// Runs a write like that. The guard is held until its fate is known, or the server is done with it whatever became of the reply.
+    async fn run_guarded(
+        &self,
+        call: impl Future<Output = Result<Document, Error>> + Send + 'static,
+        guard: CallGuard,
+        fence: &Fence,
+    ) -> Reply {
         let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(self.shared());
+        let (shared, target, end) = (Arc::clone(self.shared()), self.target.clone(), fence.end());
         self.shared().application.spawn(async move {
-            let reply = tokio::time::timeout(patience, call).await;
-            let reply = reply
-                .unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()));
-            let is_open = reply.is_err();
+            // A reply later than that tells no more than a read.
+            let reply = timed(call, shared.clock.wait_until(end)).await;
+            let reply = judge(&target, reply);
+            let is_open = matches!(reply, Reply::Unsettled(_));
             // Whoever waited may be gone.
             let _ = tell.send(reply);
-            if let Some((guard, until)) = guard {
-                if is_open {
-                    tokio::time::sleep(shared.clock.wait_until(until)).await;
-                }
-                drop(guard);
+            if is_open {
+                tokio::time::sleep(shared.clock.wait_until(end)).await;
             }
+            drop(guard);
         });
-        told.await
-            .unwrap_or_else(|_| Err(Error::custom("the runtime is being closed")))
+        let closed = |_| Reply::Unsettled(self.unsettled("the runtime is being closed"));
+        told.await.unwrap_or_else(closed)
     }
 
     /// After an error: waits a little before the next try, if it is one that may pass and there is time left.
@@ -396,6 +402,14 @@ impl Writer {
             key: Some(key),
         })
     }
+}
+
+async fn timed(
+    call: impl Future<Output = Result<Document, Error>>,
+    patience: Duration,
+) -> Result<Document, Error> {
+    let reply = tokio::time::timeout(patience, call).await;
+    reply.unwrap_or_else(|_| Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()))
 }
 
 /// A call that goes on. If it ends without an answer, also when it is dropped, the same attempt may make it again.

@@ -4,6 +4,7 @@ mod bench;
 mod clean;
 mod cost;
 mod exact;
+mod given_up;
 mod insert;
 mod kills;
 mod refused;
