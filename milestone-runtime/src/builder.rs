@@ -134,6 +134,10 @@ impl RuntimeBuilder {
     /// The application's client of the MongoDB driver, for the transactions of [transactional actions](crate::mongo::Tx): a transaction and the
     /// collections that are used in it must be of one client. It must be one of the cluster on which the milestones are, made on the tokio
     /// runtime that actions run on. Default: one with the options of the store's URI, made when it is first needed.
+    ///
+    /// When this worker is taken for dead, whoever takes over ends the sessions in which it had transactions. The driver uses the sessions of a
+    /// client for all that it does, so an operation of the application that is then under way in one of them is interrupted, and fails: give a
+    /// client of its own where that may not be.
     pub fn mongo_client(mut self, client: mongodb::Client) -> Self {
         self.mongo_client = Some(client);
         self

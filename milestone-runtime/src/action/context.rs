@@ -34,8 +34,8 @@ pub(crate) struct ContextInner {
     pub(crate) epoch: i64,
     pub(crate) worker: String,
     pub(crate) cancelled: tokio::sync::watch::Receiver<bool>,
-    /// The worker of the attempt before this one, if it is gone or was when it was last heard of.
-    pub(crate) abandoned_by: Option<String>,
+    /// The worker of the attempt before this one, if it is gone or was when it was last heard of, and when the milestone was taken since.
+    pub(crate) abandoned_by: Option<(String, DateTime)>,
     /// The lease under which it runs.
     pub(crate) hold: Arc<Hold>,
     pub(crate) shared: Arc<Shared>,
@@ -125,9 +125,9 @@ impl Context {
         &self.inner.hold
     }
 
-    /// The worker of the attempt before this one, if it is gone.
-    pub(crate) fn abandoned_by(&self) -> Option<&str> {
-        self.inner.abandoned_by.as_deref()
+    /// The worker of the attempt before this one, if it is gone, and when the milestone was taken since.
+    pub(crate) fn abandoned_by(&self) -> Option<&(String, DateTime)> {
+        self.inner.abandoned_by.as_ref()
     }
 
     /// Notes what is written once; `false`: it was noted before.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use bson::Bson;
+use bson::{Bson, DateTime};
 use milestone_core::{
     graph::Input,
     limits::LimitError,
@@ -410,15 +410,16 @@ fn is_transactional(stored: Mode, method: &str, shared: &super::Shared) -> bool 
     stored == Mode::Transactional || registered() == Some(Mode::Transactional)
 }
 
-/// The worker of the attempt before this one, if it is gone, or was when it was last heard of.
-fn abandoned_by(record: &MilestoneRecord, task: Task, worker: &str) -> Option<String> {
+/// The worker of the attempt before this one, if it is gone, or was when it was last heard of, and when the milestone was taken since.
+fn abandoned_by(record: &MilestoneRecord, task: Task, worker: &str) -> Option<(String, DateTime)> {
     let name = &record.actions[task.action].name;
     let before = record
         .report
         .iter()
         .find(|attempt| attempt.action == *name)?;
     let abandoned = before.kind == Some(AttemptKind::Abandoned) && before.worker != worker;
-    abandoned.then(|| before.worker.clone())
+    let taken = record.lease.as_ref().map(|lease| lease.since);
+    abandoned.then(|| (before.worker.clone(), taken.unwrap_or(DateTime::MAX)))
 }
 
 fn too_large(action: &str, size: usize, limit: usize) -> Failure {

@@ -177,6 +177,10 @@ impl Engine {
     fn end_sessions_of_the_dead(&self, taken: &[MilestoneRecord]) {
         let actions = taken.iter().flat_map(|record| &record.actions);
         let transactional = actions.filter(|action| action.mode == Mode::Transactional);
+        let leases = taken.iter().filter_map(|record| record.lease.as_ref());
+        let Some(last) = leases.map(|lease| lease.since).max() else {
+            return;
+        };
         let dead: BTreeSet<String> = transactional
             .filter_map(|action| action.running.as_ref())
             .map(|running| running.worker.clone())
@@ -185,11 +189,12 @@ impl Engine {
         if dead.is_empty() {
             return;
         }
-        let store = Arc::clone(&self.shared.store);
+        let shared = Arc::clone(&self.shared);
         self.shared.io.spawn(async move {
             for worker in dead {
-                if let Some(mongodb) = store.mongodb()
-                    && let Err(error) = mongodb.end_sessions(&worker).await
+                let now = shared.clock.now();
+                if let Some(mongodb) = shared.store.mongodb()
+                    && let Err(error) = mongodb.end_sessions(&worker, last, now).await
                 {
                     tracing::debug!(%error, dead = worker, "the sessions of a worker that is gone cannot be ended now");
                 }

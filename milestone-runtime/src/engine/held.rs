@@ -25,6 +25,10 @@ pub(super) struct Change {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent of each other"
+)]
 pub(super) struct Held {
     /// As it is once everything planned is stored.
     pub(super) record: MilestoneRecord,
@@ -42,6 +46,8 @@ pub(super) struct Held {
     pub(super) bodies: BTreeMap<Task, u64>,
     /// Attempts that are stored as begun, but whose bodies wait for a renewal of the lease.
     pub(super) waiting: Vec<(Task, i64)>,
+    /// Whether the database did not let the lease be renewed the last time.
+    pub(super) unrenewed: bool,
     pub(super) parameters: Arc<Bson>,
     /// About the size of the document, in bytes; never too small.
     pub(super) size: usize,
@@ -94,6 +100,7 @@ impl Held {
             pending: Change::default(),
             bodies: BTreeMap::new(),
             waiting: Vec::new(),
+            unrenewed: false,
             parameters: Arc::new(parameters),
             size,
             replay: Vec::new(),

@@ -1,6 +1,6 @@
 //! Leases are renewed at a third of their length, all of them in one call, which also tells of losses and of new mail.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use milestone_core::{machine::Event, record::MilestoneId};
 use tokio::time::Instant;
@@ -18,10 +18,12 @@ impl Engine {
         })
     }
 
-    /// Whether a lease of this worker has ended by what it knows: its renewal fails, or is on its way for too long.
+    /// Whether a lease of this worker has ended by what it knows: its renewal fails, or is on its way for too long. One document that the
+    /// database does not let be changed says nothing of the others.
     pub(super) fn renews_late(&self) -> bool {
         let now = self.now();
-        let mut renewed = self.held.values().filter(|held| !held.waits());
+        let renewed = self.held.values().filter(|held| !held.waits());
+        let mut renewed = renewed.filter(|held| !held.unrenewed);
         renewed.any(|held| held.until() <= now)
     }
 
@@ -129,11 +131,16 @@ impl Engine {
                 self.lost(id);
             }
         }
+        let unrenewed: HashSet<_> = renewed.unrenewed.iter().collect();
         for (id, token) in &request.holds {
             let Some(held) = self.held.get_mut(id) else {
                 continue;
             };
             if held.token != *token {
+                continue;
+            }
+            held.unrenewed = unrenewed.contains(id);
+            if held.unrenewed {
                 continue;
             }
             held.hold.extend(request.until);

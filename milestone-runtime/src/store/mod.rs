@@ -222,6 +222,9 @@ pub struct RenewRequest {
 pub struct Renewed {
     /// The leases that are another's now, or whose milestone is gone.
     pub lost: Vec<MilestoneId>,
+    /// The leases that are still the worker's and were not renewed, since the database does not let their documents be changed: each ends when
+    /// it was to end.
+    pub unrenewed: Vec<MilestoneId>,
     /// How many commands have ever come, for each of the others that ever had any.
     pub mail: Vec<(MilestoneId, i64)>,
     /// The time of the server.

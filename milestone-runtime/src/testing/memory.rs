@@ -147,6 +147,7 @@ impl MemoryStore {
     fn renew_all(&self, request: &RenewRequest) -> Renewed {
         let mut renewed = Renewed {
             lost: Vec::new(),
+            unrenewed: Vec::new(),
             mail: Vec::new(),
             now: self.time(),
         };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bson::{Binary, Bson, doc, spec::BinarySubtype};
-use milestone_core::record::MilestoneRecord;
-use milestone_runtime::store::{Committed, Insertion, Store as _, StoreError};
+use milestone_core::record::{MilestoneId, MilestoneRecord};
+use milestone_runtime::store::{Committed, Insertion, RenewRequest, Store as _, StoreError};
 
 use super::bench::{Bench, milestones, sets};
 
@@ -150,5 +150,34 @@ async fn what_the_server_does_not_let_be_taken_is_named() {
             );
         }
         other => panic!("{other:?}"),
+    }
+}
+
+/// The lease ends when it was to end, and whoever holds it is told.
+#[tokio::test]
+async fn a_lease_that_the_server_does_not_let_be_renewed_is_named() {
+    let bench = Bench::new().await;
+    let mut holds = Vec::new();
+    for id in ["good", "stuck", "well"] {
+        bench.held(id).await;
+        holds.push((MilestoneId::from(id), "t1".to_owned()));
+    }
+    let (before, until) = (bench.lease().until, bench.at(20_000));
+    let validator = doc! { "$nor": [{ "_id": "stuck", "lease.until": { "$gt": before } }] };
+    let command = doc! { "collMod": milestones(&bench.scratch).name(), "validator": validator };
+    bench.scratch.database().run_command(command).await.unwrap();
+    let owner = "w1".to_owned();
+    let request = RenewRequest {
+        owner,
+        holds,
+        until,
+    };
+    let renewed = bench.store.renew(request).await.unwrap();
+    assert_eq!(renewed.unrenewed, ["stuck".into()]);
+    assert!(renewed.lost.is_empty(), "{renewed:?}");
+    for (id, expected) in [("good", until), ("stuck", before), ("well", until)] {
+        let document = bench.document(id).await;
+        let lease = document.get_document("lease").unwrap();
+        assert_eq!(*lease.get_datetime("until").unwrap(), expected, "{id}");
     }
 }

@@ -518,6 +518,34 @@ fn s29_an_action_gets_the_same_id_in_each_attempt() {
     });
 }
 
+/// What was noted for a milestone that was removed is nothing to another one that was started with its id.
+#[test]
+fn a_milestone_id_that_is_used_again_gets_other_ids() {
+    run_async(async {
+        let place = Place::new(Kind::MongoDb).await;
+        let database = place.scratch().expect("MongoDB").database();
+        let orders = Sequence::daily("orders").on(&database).expect("a sequence");
+        let number = Method::new("number", move |call| {
+            call.context().next_id(&orders).into_future()
+        });
+        let runtime = place.builder().register(number).build().await;
+        let runtime = runtime.expect("a runtime");
+        runtime.spawn();
+        let mut given = BTreeSet::new();
+        for _ in 0..2 {
+            let start = runtime.start("Order", "number", ()).id("order-7");
+            let record = start.await.expect("it is stored").ended().await;
+            let record = record.expect("it ends");
+            let number = milestone_tests::look::action(&record, "number")
+                .output
+                .clone();
+            given.insert(number.expect("an id").to_string());
+            assert!(runtime.remove("order-7").await.expect("an answer"));
+        }
+        assert_eq!(given.len(), 2, "{given:?}");
+    });
+}
+
 #[test]
 fn an_id_for_an_action_needs_milestones_in_mongodb() {
     run_async(async {

@@ -62,7 +62,7 @@ impl NextId {
         let key = WitnessKey::new(
             self.context.milestone_id(),
             self.context.action(),
-            what(self.context.phase(), &self.label, &self.sequence),
+            what(&self.context, &self.label, &self.sequence),
         );
         let sought = key.clone();
         // The store's client belongs to the private executor, the sequence's to this one.
@@ -135,12 +135,17 @@ impl IntoFuture for NextId {
     }
 }
 
-/// What of an action a note tells of. A verify looks for what its action did, so it asks for the same.
-fn what(phase: Phase, label: &str, sequence: &Sequence) -> String {
-    let phase = match phase {
+/// What of an action a note tells of. A verify looks for what its action did, so it asks for the same. A milestone that is started again
+/// under an id of which one was removed is another one.
+fn what(context: &Context, label: &str, sequence: &Sequence) -> String {
+    let phase = match context.phase() {
         Phase::Undo => "undo ",
         _ => "",
     };
     let counters = sequence.counters();
-    format!("id {phase}{label:?} {counters}/{}", sequence.name())
+    let started = context.created_at().timestamp_millis();
+    format!(
+        "id {phase}{label:?} {counters}/{} {started}",
+        sequence.name()
+    )
 }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     action::{Call, Failure},
-    store::mongodb::{Outcome, is_away, is_duplicate_key, is_write_conflict},
+    store::mongodb::{Outcome, is_away, is_duplicate_key, is_write_conflict, outcome_of},
 };
 
 /// How one run of the body has ended.
@@ -39,20 +39,24 @@ pub(super) async fn run(call: &Call, body: &Body) -> Result<Bson, Failure> {
     let context = call.context();
     let ground = Ground::of(context).await?;
     sessions::end_those_before(context).await?;
-    if context.attempt() > 1
-        && let Some(outcome) = ground.outcome().await?
-    {
-        ground.left();
-        return result_of(outcome);
-    }
     let mut patience = Patience::default();
+    // A transaction of an earlier attempt or turn may have been committed, or still be on its way.
+    let mut is_repeated = context.attempt() > 1;
     loop {
-        let why = match turn(&ground, call, body).await {
+        let turn = turn(&ground, call, body, is_repeated).await;
+        let failed = match turn {
             Turn::Done(output) => return Ok(output),
-            Turn::Failed(failure) => return Err(failure),
-            Turn::Again(why) => why,
+            Turn::Failed(failure) => Err(failure),
+            Turn::Again(why) => patience
+                .after(&why, Instant::now(), fastrand::f64())
+                .map(|wait| (why, wait)),
         };
-        let wait = patience.after(&why, Instant::now(), fastrand::f64())?;
+        let (why, wait) = match failed {
+            Ok(again) => again,
+            Err(failure) if is_repeated => return found_or_failed(&ground, failure).await,
+            Err(failure) => return Err(failure),
+        };
+        is_repeated = true;
         tracing::debug!(milestone = %context.milestone_id(), action = context.action(), error = %why.error(), ?wait, "a transaction is run again");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -68,7 +72,7 @@ fn result_of(outcome: Outcome) -> Result<Bson, Failure> {
     }
 }
 
-async fn turn(ground: &Ground<'_>, call: &Call, body: &Body) -> Turn {
+async fn turn(ground: &Ground<'_>, call: &Call, body: &Body, is_repeated: bool) -> Turn {
     let mut session = match begin(ground).await {
         Ok(session) => session,
         Err(turn) => return turn,
@@ -77,6 +81,13 @@ async fn turn(ground: &Ground<'_>, call: &Call, body: &Body) -> Turn {
         Ok(true) => {}
         Ok(false) => return abort(session, Turn::Failed(failures::lost())).await,
         Err(error) => return abort(session, after(error)).await,
+    }
+    if is_repeated {
+        match settled(ground, &mut session).await {
+            Ok(None) => {}
+            Ok(Some(turn)) => return abort(session, turn).await,
+            Err(error) => return abort(session, after(error)).await,
+        }
     }
     let mut tx = Tx::new(session, ground.database.clone());
     let result = body(call, &mut tx).await;
@@ -99,7 +110,7 @@ async fn turn(ground: &Ground<'_>, call: &Call, body: &Body) -> Turn {
     let committed = ground.context.shared().application.spawn(committing).await;
     match committed {
         Ok(Commit::Done) => Turn::Done(output),
-        Ok(Commit::Refused(error)) => after(error),
+        Ok(Commit::Refused(error)) => found_or(ground, after(error)).await,
         Ok(Commit::Unknown(error)) => found_or(ground, Turn::Again(why(error))).await,
         Err(_) => Turn::Failed(failures::cut_off()),
     }
@@ -142,6 +153,20 @@ async fn holds(ground: &Ground<'_>, session: &mut ClientSession) -> Result<bool,
         .session(session)
         .await?;
     Ok(found.is_some())
+}
+
+/// What became of the transaction of an earlier attempt or turn, in the transaction's snapshot: there its effects and its witness are seen
+/// together or not at all, so no body is run that would take them for another's.
+async fn settled(ground: &Ground<'_>, session: &mut ClientSession) -> Result<Option<Turn>, Error> {
+    let key = doc! { "_id": ground.key.to_bson() };
+    let Some(witness) = ground.witnesses.find_one(key).session(session).await? else {
+        return Ok(None);
+    };
+    ground.left();
+    Ok(Some(match outcome_of(&witness) {
+        Ok(outcome) => result_of(outcome).map_or_else(Turn::Failed, Turn::Done),
+        Err(error) => Turn::Failed(failures::of_store(&error)),
+    }))
 }
 
 /// What is to be committed, if anything is.
@@ -240,6 +265,17 @@ async fn found_or(ground: &Ground<'_>, other: Turn) -> Turn {
             result_of(outcome).map_or_else(Turn::Failed, Turn::Done)
         }
         Err(failure) => Turn::Failed(failure),
+    }
+}
+
+/// What the witness says or, if there is none, a failure: a transaction that came before may have been committed since this one began.
+async fn found_or_failed(ground: &Ground<'_>, failure: Failure) -> Result<Bson, Failure> {
+    match ground.outcome().await? {
+        Some(outcome) => {
+            ground.left();
+            result_of(outcome)
+        }
+        None => Err(failure),
     }
 }
 

@@ -21,17 +21,21 @@ pub(super) struct Noted(Mutex<HashMap<Vec<u8>, Instant>>);
 
 impl Noted {
     /// Whether a session must be noted before it is used.
-    fn lacks(&self, id: &[u8]) -> bool {
+    fn lacks(&self, id: &[u8], now: Instant) -> bool {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        noted
-            .get(id)
-            .is_none_or(|since| since.elapsed() > NOTED_FOR / 2)
+        noted.get(id).is_none_or(|since| is_old(*since, now))
     }
 
-    fn add(&self, id: Vec<u8>) {
+    /// It is noted from now on. Those that are to be noted again go: the driver may have given them up long ago.
+    fn add(&self, id: Vec<u8>, now: Instant) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.insert(id, Instant::now());
+        noted.retain(|_, since| !is_old(*since, now));
+        noted.insert(id, now);
     }
+}
+
+fn is_old(since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) > NOTED_FOR / 2
 }
 
 /// Notes a session before its first transaction.
@@ -42,7 +46,8 @@ pub(super) async fn note(ground: &Ground<'_>, session: &ClientSession) -> Result
     };
     let shared = ground.context.shared();
     let noted = &shared.transactions.noted;
-    if !noted.lacks(&bytes) {
+    let now = Instant::now();
+    if !noted.lacks(&bytes, now) {
         return Ok(());
     }
     let stored = patiently(shared, |shared| {
@@ -53,7 +58,7 @@ pub(super) async fn note(ground: &Ground<'_>, session: &ClientSession) -> Result
         }
     });
     stored.await?;
-    noted.add(bytes);
+    noted.add(bytes, now);
     Ok(())
 }
 
@@ -69,14 +74,16 @@ fn bytes(id: &bson::Document) -> Option<Vec<u8>> {
 /// Ends the transactions of the worker whose attempt came before this one. One that was committed has left its witness by then; one that was
 /// not holds no document any longer. A worker that lives all the same runs what it had again.
 pub(super) async fn end_those_before(context: &Context) -> Result<(), Failure> {
-    let Some(worker) = context.abandoned_by() else {
+    let Some((worker, taken)) = context.abandoned_by() else {
         return Ok(());
     };
     let shared = context.shared();
     let ended = patiently(shared, |shared| {
-        let worker = worker.to_owned();
+        let (worker, taken) = (worker.to_owned(), *taken);
         async move {
-            match store(&shared)?.end_sessions(&worker).await {
+            let now = shared.clock.now();
+            let ended = store(&shared)?.end_sessions(&worker, taken, now).await;
+            match ended {
                 Err(error @ StoreError::Unreachable { .. }) => Err(error),
                 Err(error) => {
                     // Without the right to do so, the server ends them when their time is over.
@@ -96,4 +103,24 @@ pub(super) async fn end_those_before(context: &Context) -> Result<(), Failure> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_too_long_ago_is_noted_again_and_forgotten() {
+        let (noted, now) = (Noted::default(), Instant::now());
+        noted.add(vec![1], now);
+        let later = now + NOTED_FOR / 2;
+        assert!(!noted.lacks(&[1], later));
+        assert!(noted.lacks(&[2], later));
+        noted.add(vec![2], later);
+        let later = later + std::time::Duration::from_secs(1);
+        assert!(noted.lacks(&[1], later));
+        noted.add(vec![3], later);
+        let left = noted.0.into_inner().unwrap();
+        assert!(left.len() == 2 && !left.contains_key(&vec![1]), "{left:?}");
+    }
 }

@@ -58,6 +58,7 @@ mod tests {
     fn now(token: Option<&str>, rev: i64) -> Held {
         Held {
             token: token.map(ToOwned::to_owned),
+            until: None,
             rev,
             mail: 2,
         }

@@ -42,7 +42,7 @@ pub(crate) use self::{
     session::{SessionInsertion, Target},
     sessions::NOTED_FOR,
     traces::{OldTraces, TRACES_AT_ONCE},
-    witnesses::Outcome,
+    witnesses::{Outcome, outcome_of},
 };
 use super::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
@@ -64,6 +64,7 @@ pub struct MongoStore {
     database: String,
     collection: String,
     connection: RwLock<Option<Arc<Connection>>>,
+    ended: sessions::Ended,
 }
 
 impl MongoStore {
@@ -79,6 +80,7 @@ impl MongoStore {
             database: database.into(),
             collection: collection.into(),
             connection: RwLock::new(None),
+            ended: sessions::Ended::default(),
         }
     }
 
@@ -94,6 +96,7 @@ impl MongoStore {
             source: Source::Uri(address),
             collection: collection.unwrap_or(DEFAULT_COLLECTION).to_owned(),
             connection: RwLock::new(None),
+            ended: sessions::Ended::default(),
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use bson::{Bson, Document, RawBsonRef, RawDocumentBuf, doc};
+use bson::{Bson, DateTime, Document, RawBsonRef, RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use mongodb::{
@@ -24,6 +24,8 @@ const CHUNK: u32 = 1000;
 pub(super) struct Held {
     /// The token of the lease, if there is one.
     pub(super) token: Option<String>,
+    /// When it ends.
+    pub(super) until: Option<DateTime>,
     pub(super) rev: i64,
     pub(super) mail: i64,
 }
@@ -94,19 +96,18 @@ pub(super) async fn held(
     connection: &Connection,
     ids: &[MilestoneId],
 ) -> Result<HashMap<MilestoneId, Held>, Error> {
-    let projection = doc! { "lease.token": 1, "rev": 1, "mail": 1 };
+    let projection = doc! { "lease.token": 1, "lease.until": 1, "rev": 1, "mail": 1 };
     let documents = documents(connection, ids, Some(projection), Concern::Settled).await?;
     Ok(documents.iter().filter_map(Held::read).collect())
 }
 
 impl Held {
     fn read(document: &RawDocumentBuf) -> Option<(MilestoneId, Self)> {
-        let token = document
-            .get_document("lease")
-            .and_then(|lease| lease.get_str("token"))
-            .ok();
+        let lease = document.get_document("lease").ok();
+        let token = lease.and_then(|lease| lease.get_str("token").ok());
         let held = Self {
             token: token.map(ToOwned::to_owned),
+            until: lease.and_then(|lease| lease.get_datetime("until").ok()),
             rev: integer(document, "rev"),
             mail: integer(document, "mail"),
         };
@@ -190,13 +191,16 @@ mod tests {
         let read = |document: Document| Held::read(&RawDocumentBuf::try_from(&document).unwrap());
         let held = Held {
             token: Some("t".to_owned()),
+            until: Some(DateTime::from_millis(5)),
             rev: 3,
             mail: 2,
         };
-        let document = doc! { "_id": "a", "lease": { "token": "t" }, "rev": 3, "mail": 2.0 };
+        let lease = doc! { "token": "t", "until": DateTime::from_millis(5) };
+        let document = doc! { "_id": "a", "lease": lease, "rev": 3, "mail": 2.0 };
         assert_eq!(read(document), Some(("a".into(), held)));
         let free = Held {
             token: None,
+            until: None,
             rev: 4,
             mail: 0,
         };

@@ -32,23 +32,26 @@ fn renewal(until: DateTime) -> Document {
     doc! { "$max": { "lease.until": until, "next.at": until } }
 }
 
-/// Which are lost, and what mail the others have had.
+/// Notes which are lost and, of the others, which do not last as long as they should, and what mail they have had.
 fn compare(
     holds: &[(MilestoneId, String)],
+    until: DateTime,
     now: &HashMap<MilestoneId, Held>,
-) -> (Vec<MilestoneId>, Vec<(MilestoneId, i64)>) {
-    let (mut lost, mut mail) = (Vec::new(), Vec::new());
+    renewed: &mut Renewed,
+) {
     for (id, token) in holds {
         match now.get(id) {
             Some(held) if held.token.as_ref() == Some(token) => {
+                if held.until.is_none_or(|stored| stored < until) {
+                    renewed.unrenewed.push(id.clone());
+                }
                 if held.mail > 0 {
-                    mail.push((id.clone(), held.mail));
+                    renewed.mail.push((id.clone(), held.mail));
                 }
             }
-            _ => lost.push(id.clone()),
+            _ => renewed.lost.push(id.clone()),
         }
     }
-    (lost, mail)
 }
 
 /// Sends a statement for each part.
@@ -70,37 +73,43 @@ async fn send(
         .map_err(|error| connection.error(error))
 }
 
+/// That a majority does not have it.
+fn unsure(reason: &str) -> StoreError {
+    StoreError::Other(format!("the leases may not be renewed: {reason}"))
+}
+
 /// Renews leases.
 pub(super) async fn renew(
     connection: &Connection,
     request: &RenewRequest,
 ) -> Result<Renewed, StoreError> {
-    let (mut lost, mut mail) = (Vec::new(), Vec::new());
+    let mut renewed = Renewed {
+        lost: Vec::new(),
+        unrenewed: Vec::new(),
+        mail: Vec::new(),
+        now: request.until,
+    };
     for holds in request.holds.chunks(CHUNK) {
         let reply = send(connection, request, [holds]).await?;
         if let Some(reason) = reply.failure() {
             if reply.write_errors.is_empty() {
-                return Err(StoreError::Other(format!(
-                    "the leases may not be renewed: {reason}"
-                )));
+                return Err(unsure(reason));
             }
             // The server refuses to change one of them. It ended the statement, so each of the others gets one of its own.
             tracing::warn!(%reason, "a lease cannot be renewed");
-            send(connection, request, holds.chunks(1)).await?;
+            let reply = send(connection, request, holds.chunks(1)).await?;
+            if let Some(reason) = &reply.concern {
+                return Err(unsure(reason));
+            }
         }
         let ids: Vec<_> = holds.iter().map(|(id, _)| id.clone()).collect();
         let now = read::held(connection, &ids)
             .await
             .map_err(|error| connection.error(error))?;
-        let (chunk_lost, chunk_mail) = compare(holds, &now);
-        lost.extend(chunk_lost);
-        mail.extend(chunk_mail);
+        compare(holds, request.until, &now, &mut renewed);
     }
-    Ok(Renewed {
-        lost,
-        mail,
-        now: connection.now().await?,
-    })
+    renewed.now = connection.now().await?;
+    Ok(renewed)
 }
 
 #[cfg(test)]
@@ -132,19 +141,33 @@ mod tests {
 
     #[test]
     fn pairs_are_compared_since_the_filter_takes_any_token() {
+        let until = DateTime::from_millis(5);
         let held = |token: Option<&str>, mail| Held {
             token: token.map(ToOwned::to_owned),
+            until: Some(until),
             rev: 1,
             mail,
         };
         let now = HashMap::from([
-            ("a".into(), held(Some("t"), 0)),
+            (
+                "a".into(),
+                Held {
+                    until: Some(DateTime::from_millis(4)),
+                    ..held(Some("t"), 0)
+                },
+            ),
             ("b".into(), held(Some("u"), 1)),
             ("c".into(), held(Some("u"), 2)),
         ]);
-        assert_eq!(
-            compare(&holds(), &now),
-            (vec!["b".into(), "d".into()], vec![("c".into(), 2)])
-        );
+        let mut renewed = Renewed {
+            lost: Vec::new(),
+            unrenewed: Vec::new(),
+            mail: Vec::new(),
+            now: until,
+        };
+        compare(&holds(), until, &now, &mut renewed);
+        assert_eq!(renewed.lost, ["b".into(), "d".into()]);
+        assert_eq!(renewed.unrenewed, ["a".into()]);
+        assert_eq!(renewed.mail, [("c".into(), 2)]);
     }
 }

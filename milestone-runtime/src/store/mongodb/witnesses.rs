@@ -90,7 +90,8 @@ async fn insert_refusal(
     connection.witnesses.insert_one(witness).await.map(|_| ())
 }
 
-fn outcome_of(witness: &RawDocumentBuf) -> Result<Outcome, StoreError> {
+/// What a witness of a transaction says.
+pub(crate) fn outcome_of(witness: &RawDocumentBuf) -> Result<Outcome, StoreError> {
     if witness.get_bool("refused").unwrap_or(false) {
         return Ok(Outcome::Refused);
     }

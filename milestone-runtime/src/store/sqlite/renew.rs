@@ -15,6 +15,7 @@ pub(super) fn renew(session: &mut Session<'_>, request: &RenewRequest) -> Outcom
     session.alive.hold(&request.owner)?;
     let mut renewed = Renewed {
         lost: Vec::new(),
+        unrenewed: Vec::new(),
         mail: Vec::new(),
         now: clock::now(),
     };

@@ -1,6 +1,6 @@
 //! Several transactions on the same documents, and two of one action.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
@@ -10,6 +10,7 @@ use milestone_tests::{
     payments::{self, all, audit, from_a_to_b, put, quick, take, transfer, witnesses},
 };
 use mongodb::{IndexModel, options::IndexOptions};
+use tokio::sync::Mutex;
 
 use super::{Runs, on_bench, pay_by};
 
@@ -145,6 +146,73 @@ fn f20_a_witness_that_is_there_is_the_outcome() {
             assert_eq!(runs.count(), 1, "{id}");
             bench.is_untouched().await;
             runtime.shutdown().await;
+        }
+    });
+}
+
+/// A transaction of an earlier attempt, which nobody has ended, is committed while the body is run: before its second run, which then sees what
+/// that has done and takes it for another's, or in its second run, which fails for a reason of its own. The action has what was committed.
+#[test]
+fn a_body_does_not_fail_by_its_own_effect() {
+    on_bench(|bench| async move {
+        // Not every server makes a collection inside of a transaction.
+        let database = bench.database();
+        let made = database.create_collection("_milestones_.witnesses");
+        made.await.unwrap();
+        for (id, committed_in) in [("before", 1), ("meanwhile", 2)] {
+            let client = bench.place.builder().client().build().await.unwrap();
+            let handle = bench.start(&client, id, from_a_to_b(10)).await;
+            let started = handle.record().await.unwrap().created_at;
+            let mut late = database.client().start_session().await.unwrap();
+            late.start_transaction().await.unwrap();
+            let accounts = database.collection::<Document>("accounts");
+            let takes_all = doc! { "$set": { "balance": 0_i64 } };
+            let taken = accounts.update_one(doc! { "_id": "a" }, takes_all);
+            taken.session(&mut late).await.unwrap();
+            let what = format!("do {}", started.timestamp_millis());
+            let key = doc! { "milestone": id, "action": "pay", "what": what };
+            let witness = doc! { "_id": key, "output": 7_i64, "at": started };
+            let witnesses = database.collection::<Document>("_milestones_.witnesses");
+            let inserted = witnesses.insert_one(witness).session(&mut late);
+            inserted.await.unwrap();
+            let late = Arc::new(Mutex::new(late));
+            let runs = Runs::default();
+            let pay = pay_by(&runs, move |_, tx, run| {
+                let late = Arc::clone(&late);
+                Box::pin(async move {
+                    let accounts = tx.collection::<Document>("accounts");
+                    let enough = doc! { "_id": "a", "balance": { "$gte": 10_i64 } };
+                    let found = tx.run(accounts.find_one(enough)).await?;
+                    if found.is_none() {
+                        return Err(ActionError::fatal("there is not enough money"));
+                    }
+                    let taken = if run == 1 {
+                        take(tx, "a", 10).await
+                    } else {
+                        Err(ActionError::fatal("no"))
+                    };
+                    assert!(taken.is_err(), "the late one has touched it");
+                    if run == committed_in {
+                        late.lock().await.commit_transaction().await.unwrap();
+                    }
+                    taken.map(|()| 1)
+                })
+            });
+            let runtime = bench.worker([pay]).await;
+            let record = handle.ended().await.unwrap();
+            assert_eq!(record.state, Status::Completed, "{id}: {record:#?}");
+            assert_eq!(action(&record, "pay").output, Some(Bson::Int64(7)));
+            assert_eq!(
+                (runs.count(), attempts(&record, "pay").len()),
+                (committed_in, 1)
+            );
+            assert!(all(&database, "ledger").await.is_empty(), "{id}");
+            runtime.shutdown().await;
+            let again = doc! { "$set": { "balance": payments::BEGINS_WITH } };
+            accounts
+                .update_one(doc! { "_id": "a" }, again)
+                .await
+                .unwrap();
         }
     });
 }
