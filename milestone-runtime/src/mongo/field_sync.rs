@@ -6,6 +6,7 @@
 
 mod error;
 mod fan_out;
+mod id;
 mod mark;
 #[cfg(test)]
 mod model;
@@ -24,7 +25,7 @@ use serde::de::DeserializeOwned;
 pub use self::error::FieldSyncError;
 use super::server_clock::ServerClock;
 use crate::{
-    action::Options,
+    action::{Options, RetryPolicy},
     handle::Handle,
     registry::Method,
     runtime::Runtime,
@@ -36,6 +37,9 @@ const EVERY: Duration = Duration::from_mins(1);
 
 /// How old a mark is that was left, where nothing is said.
 const OLDER_THAN: Duration = Duration::from_mins(1);
+
+/// The longest wait after an error: whoever reads a copy that is old waits too.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 
 /// How long the server may look for its majority.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -139,7 +143,7 @@ impl FieldSync {
 
     /// Changes the document with that `_id` and marks it, in one write, and starts the fan-out, whose handle it gives: its outcome is there when the
     /// copies are in sync with this change, or the fan-out of a later one sees to them. The update is one with operators (`$set`, `$inc` and so on); an empty one only
-    /// starts a fan-out.
+    /// starts a fan-out. The `_id` is a value: an operator, a regular expression and an array are refused.
     ///
     /// # Errors
     /// [`FieldSyncError`] says whether the document is changed. If it is, it is marked too, and the sweep of a worker brings its copies in sync.
@@ -151,12 +155,10 @@ impl FieldSync {
     ) -> Result<Handle<()>, FieldSyncError> {
         let id = id.into();
         mark::check_name(self.name())?;
+        id::check_id(self.name(), &id)?;
         let new = ObjectId::new();
         let update = mark::marking(self.name(), update, new)?;
-        let write = self
-            .inner
-            .documents
-            .update_one(doc! { "_id": id.clone() }, update);
+        let write = self.inner.documents.update_one(id::of(&id), update);
         let written = write.write_concern(concern()).await;
         let written = written.map_err(|error| FieldSyncError::Update {
             name: self.name().to_owned(),
@@ -203,7 +205,7 @@ impl FieldSync {
             let inner = Arc::clone(&inner);
             async move { fan_out::fan_out(&inner, &call).await }
         });
-        method.options(Options::idempotent())
+        method.options(Options::idempotent().retry(RetryPolicy::new().cap(LONGEST_WAIT)))
     }
 
     /// Prepares all field syncs of a runtime.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bson::{Document, doc, oid::ObjectId};
+use bson::{Bson, Document, doc, oid::ObjectId};
 use futures_util::TryStreamExt as _;
 use milestone_runtime::{
     Filter, Page, Runtime, RuntimeBuilder,
@@ -135,6 +135,35 @@ fn what_cannot_be_updated_starts_nothing() {
             .await;
         assert_eq!(error.expect_err("refused").code(), "field_sync_update");
         assert!(!bench.blog.is_marked("ann").await);
+        assert_eq!(runtime.count(Filter::new()).await.expect("a count"), 0);
+    });
+}
+
+/// An `_id` that comes from a JSON text may be anything; one that finds some other document changes none.
+#[test]
+fn an_id_that_is_an_operator_changes_nobody() {
+    run_async(async {
+        let bench = Bench::new().await;
+        bench.blog.write("ann", 1).await;
+        let names = bench.names();
+        let runtime = bench.worker(&names).await;
+        let [pattern, options] =
+            ["a", ""].map(|text| bson::raw::CString::try_from(text).expect("no NUL"));
+        let ids: [Bson; 4] = [
+            doc! { "$gt": "" }.into(),
+            doc! { "$ne": Bson::Null }.into(),
+            bson::Regex { pattern, options }.into(),
+            vec!["ann"].into(),
+        ];
+        let before = bench.blog.user("ann").await;
+        for id in ids {
+            let error = names
+                .update(&runtime, id, renamed("Eve"))
+                .await
+                .expect_err("it is refused");
+            assert_eq!(error.code(), "field_sync_id", "{error}");
+        }
+        assert_eq!(bench.blog.user("ann").await, before);
         assert_eq!(runtime.count(Filter::new()).await.expect("a count"), 0);
     });
 }
@@ -297,6 +326,65 @@ fn s30_a_second_rename_during_the_fan_out_is_not_lost() {
         go.notify_one();
         first.outcome().await.expect("it completes");
         second.outcome().await.expect("it completes");
+        bench.in_sync("ann", "second").await;
+    });
+}
+
+/// Waiting for an older fan-out is no failure, so one error of the function after it is repeated soon.
+#[test]
+fn waiting_for_ones_turn_is_no_failure() {
+    run_async(async {
+        let bench = Bench::new().await;
+        bench.blog.write("ann", 5).await;
+        let [reached, go] = [(), ()].map(|()| Arc::new(Notify::new()));
+        let (tell, wait) = (Arc::clone(&reached), Arc::clone(&go));
+        let (blog, failed) = (bench.blog.clone(), Arc::new(AtomicUsize::new(0)));
+        let names = FieldSync::new(SYNC, &bench.blog.users, move |user: User| {
+            let (tell, wait) = (Arc::clone(&tell), Arc::clone(&wait));
+            let (blog, failed) = (blog.clone(), Arc::clone(&failed));
+            async move {
+                if user.name == "first" {
+                    tell.notify_one();
+                    wait.notified().await;
+                } else if failed.fetch_add(1, Ordering::Relaxed) == 0 {
+                    return Err(ActionError::new("it passes"));
+                }
+                let name = doc! { "$set": { "userName": user.name } };
+                blog.comments
+                    .update_many(doc! { "user": user.id }, name)
+                    .await?;
+                Ok(())
+            }
+        });
+        let runtime = bench.worker(&names).await;
+        let first = names
+            .update(&runtime, "ann", renamed("first"))
+            .await
+            .expect("it is updated");
+        reached.notified().await;
+        let second = names
+            .update(&runtime, "ann", renamed("second"))
+            .await
+            .expect("it is updated");
+        // Longer than the lease, which is renewed.
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        let waiting = second
+            .record()
+            .await
+            .expect("it is there")
+            .actions
+            .remove(0);
+        assert_eq!((waiting.attempts, waiting.failures), (1, 0));
+        go.notify_one();
+        first.outcome().await.expect("it completes");
+        second.outcome().await.expect("it completes");
+        let over = second
+            .record()
+            .await
+            .expect("it is there")
+            .actions
+            .remove(0);
+        assert_eq!(over.attempts, 2, "one has failed");
         bench.in_sync("ann", "second").await;
     });
 }

@@ -24,6 +24,18 @@ pub enum FieldSyncError {
         /// The name.
         name: String,
     },
+    /// An `_id` that no single document has: an operator, such as `{ $gt: 0 }`, a regular expression or an array. Nothing was written.
+    #[error(
+        "the field sync `{name}` changes the one document with an `_id`, and {id} cannot be that: {reason}; if it comes from outside, read it as the type that your ids have"
+    )]
+    Id {
+        /// The field sync.
+        name: String,
+        /// What was given.
+        id: Box<Bson>,
+        /// Why.
+        reason: &'static str,
+    },
     /// An update that cannot be marked in the same write. Nothing was written.
     #[error("the update cannot be made by the field sync `{name}`: {reason}")]
     Unfit {
@@ -87,6 +99,7 @@ impl FieldSyncError {
         match self {
             Self::Name { .. } => "field_sync_name",
             Self::Twice { .. } => "field_sync_twice",
+            Self::Id { .. } => "field_sync_id",
             Self::Unfit { .. } => "field_sync_unfit",
             Self::NotFound { .. } => "field_sync_not_found",
             Self::Update { .. } => "field_sync_update",

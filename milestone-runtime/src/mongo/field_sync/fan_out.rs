@@ -2,22 +2,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bson::{Bson, Document, doc, oid::ObjectId};
+use bson::{Bson, Document, oid::ObjectId};
 use milestone_core::record::Status;
 use mongodb::{
     error::Error,
     options::{ReadConcern, ReadPreference, SelectionCriteria},
 };
+use tokio::time::Instant;
 
 use super::{
-    BoxError, Inner, concern,
+    BoxError, Inner, concern, id,
     mark::{self, Seen},
 };
 use crate::action::{ActionError, Call};
 
-/// How often, and how long each time, a fan-out waits for an older one to leave before it gives its place away.
-const LOOKS: u32 = 10;
+/// How long a fan-out waits at first until it looks again whether an older one has left; then twice as long each time, up to the other.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOK_SELDOM: Duration = Duration::from_millis(500);
+
+/// How long it waits in all before it gives its place away. It must: an older one that was cut off may need that place to go on.
+const WAITS_AT_MOST: Duration = Duration::from_secs(20);
 
 /// How long it stays away then.
 const COME_BACK: Duration = Duration::from_millis(500);
@@ -83,7 +87,9 @@ impl FanOut<'_> {
 
     /// Waits until nobody else copies, and gives the document; `None` if it has a newer mark, or none.
     async fn turn(&self) -> Result<Option<Document>, BoxError> {
-        for _ in 0..LOOKS {
+        let began = Instant::now();
+        let mut pause = LOOK_AGAIN;
+        loop {
             let document = self.read().await?;
             match mark::look(&self.sync.name, document.as_ref(), self.own) {
                 Seen::Alone => return Ok(document),
@@ -96,7 +102,16 @@ impl FanOut<'_> {
                     }
                 }
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            // Waiting is no failure, so it does not come back for each look: the wait after an error would grow with that.
+            let wait = tokio::time::sleep(pause.mul_f64(0.5 + 0.5 * fastrand::f64()));
+            let is_cancelled = tokio::select! {
+                () = self.call.context().cancelled() => true,
+                () = wait => false,
+            };
+            if is_cancelled || began.elapsed() > WAITS_AT_MOST {
+                break;
+            }
+            pause = (pause * 2).min(LOOK_SELDOM);
         }
         let told = "an older fan-out of the document still copies; this one comes back";
         Err(ActionError::retry_after(COME_BACK, told).into())
@@ -119,10 +134,7 @@ impl FanOut<'_> {
 
     async fn read(&self) -> Result<Option<Document>, Error> {
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
-        let read = self
-            .sync
-            .documents
-            .find_one(doc! { "_id": self.id.clone() });
+        let read = self.sync.documents.find_one(id::of(self.id));
         let read = read.selection_criteria(primary);
         read.read_concern(ReadConcern::local()).await
     }
@@ -157,6 +169,6 @@ impl FanOut<'_> {
 
     async fn mark_anew(&self) -> Result<bool, Error> {
         let new = mark::anew(&self.sync.name, ObjectId::new());
-        self.update(doc! { "_id": self.id.clone() }, new).await
+        self.update(id::of(self.id), new).await
     }
 }

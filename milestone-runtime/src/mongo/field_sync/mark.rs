@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc, oid::ObjectId};
 use milestone_core::record::Status;
 
-use super::FieldSyncError;
+use super::{FieldSyncError, id::with};
 
 /// The field of a document that lists its marks.
 const SYNCING: &str = "syncing";
@@ -96,7 +96,7 @@ pub(super) fn anew(name: &str, new: ObjectId) -> Document {
 
 /// A document that still has that mark.
 pub(super) fn still(name: &str, id: &Bson, seen: ObjectId) -> Document {
-    doc! { "_id": id.clone(), mark(name): seen }
+    with(id, doc! { mark(name): seen })
 }
 
 /// The path of the list of fan-outs that copy.
@@ -106,12 +106,12 @@ fn list(name: &str) -> String {
 
 /// A document that still has that mark, and whose fan-out is the only one that copies.
 pub(super) fn alone(name: &str, id: &Bson, own: ObjectId) -> Document {
-    doc! { "_id": id.clone(), mark(name): own, list(name): [own] }
+    with(id, doc! { mark(name): own, list(name): [own] })
 }
 
 /// A document of which the fan-out of that mark copies.
 pub(super) fn copying(name: &str, id: &Bson, own: ObjectId) -> Document {
-    doc! { "_id": id.clone(), list(name): own }
+    with(id, doc! { list(name): own })
 }
 
 /// Enters a fan-out in the list.
