@@ -6,7 +6,9 @@ use std::{
 };
 
 use clap::Parser;
-use milestone_runtime::{Runtime, RuntimeBuilder, Start, stop_signal};
+use milestone_runtime::{
+    Filter, Page, Runtime, RuntimeBuilder, Start, core::record::Order, stop_signal,
+};
 
 use crate::{
     books::{Books, NOBODY},
@@ -50,7 +52,7 @@ impl Chaos {
         let builder = Runtime::builder(&self.uri)
             .lease(Duration::from_millis(600))
             .poll(Duration::from_millis(200))
-            .concurrency(4)
+            .concurrency(2)
             // All servers are on this machine, so their clocks agree.
             .clock_skew(Duration::from_secs(2));
         if self.worker {
@@ -58,6 +60,19 @@ impl Chaos {
         } else {
             builder.client()
         }
+    }
+}
+
+/// A milestone that many workers have died with is parked, since it may be what kills them. An operator who knows better resumes it.
+async fn resume_parked(runtime: &Runtime) {
+    let parked = Filter::unfinished().on_hold();
+    let Ok(found) = runtime.list(parked, Page::default()).await else {
+        // The next look tells.
+        return;
+    };
+    for milestone in found.records {
+        // It may have been resumed already.
+        let _ = runtime.send(milestone.id, Order::Resume).await;
     }
 }
 
@@ -97,6 +112,7 @@ pub async fn run<O: Send + 'static>(
     let worker_uri = chaos.worker_uri.as_ref().unwrap_or(&chaos.uri);
     let arguments = ["--worker", "--uri", worker_uri];
     let mut crew = Crew::start(chaos.workers, kill_every, chaos.seed, &arguments)?;
+    let mut look = Instant::now();
     let mut ended: BTreeMap<&str, usize> = BTreeMap::new();
     for milestone in &started {
         let mut outcome = std::pin::pin!(milestone.ended());
@@ -104,6 +120,10 @@ pub async fn run<O: Send + 'static>(
             tokio::select! {
                 record = &mut outcome => break record?,
                 () = tokio::time::sleep(Duration::from_millis(20)) => crew.kill_one_now_and_then()?,
+                () = tokio::time::sleep_until(look.into()) => {
+                    resume_parked(runtime).await;
+                    look = Instant::now() + Duration::from_secs(2);
+                }
             }
         };
         *ended.entry(record.state.as_str()).or_default() += 1;

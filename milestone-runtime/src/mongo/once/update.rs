@@ -138,6 +138,7 @@ async fn attempt(
             markers,
         }),
         Next::Again => Ok(None),
+        Next::Unmatched | Next::Missing if writer.was_on_its_way().await => Ok(None),
         Next::Unmatched => {
             writer.confirm().await?;
             Err(writer.unmatched())

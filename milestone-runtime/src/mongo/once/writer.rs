@@ -37,6 +37,8 @@ pub(super) struct Writer {
     /// When it gives up.
     give_up: Instant,
     tries: u32,
+    /// What it writes once.
+    key: Option<WitnessKey>,
     /// Whether the fate of something that was sent is not known.
     pub(super) is_unsettled: bool,
 }
@@ -55,6 +57,7 @@ impl Writer {
             target,
             give_up: Instant::now() + lease.max(Duration::from_secs(5)),
             tries: 0,
+            key: None,
             is_unsettled: false,
             collection,
             cx,
@@ -223,6 +226,22 @@ impl Writer {
         Ok(())
     }
 
+    /// Before it is said that nothing was written: whether a copy of the write is on its way, of an earlier attempt or with a reply that was lost.
+    /// If so it is waited for, so one has to look again.
+    pub(super) async fn was_on_its_way(&self) -> bool {
+        let is_writing = || {
+            let key = self.key.as_ref();
+            key.is_some_and(|key| self.cx.hold().is_writing(key))
+        };
+        if !is_writing() {
+            return false;
+        }
+        while is_writing() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
+
     async fn wait_for_lease(&self) -> Result<(), OnceError> {
         if self.cx.is_cancelled() || Instant::now() >= self.give_up {
             return Err(OnceError::Lost {
@@ -236,7 +255,10 @@ impl Writer {
 
     /// Sends a write. The milestone is not handed back, and nothing of it undone, before its fate is known or its time is over.
     pub(super) async fn write(&mut self, command: Document, fence: &Fence) -> Reply {
-        let guard = self.cx.hold().call();
+        let guard = match &self.key {
+            Some(key) => self.cx.hold().write(key),
+            None => self.cx.hold().call(),
+        };
         // In this order: what the engine begins next either sees the call, or the call sees that its attempt is over.
         if self.cx.is_over() {
             return Reply::Refused(OnceError::Phase {
@@ -389,8 +411,9 @@ impl Writer {
     }
 
     /// Notes that this attempt writes it; an error if it does so already.
-    pub(super) fn claim(&self, marker: &Marker) -> Result<Using, OnceError> {
+    pub(super) fn claim(&mut self, marker: &Marker) -> Result<Using, OnceError> {
         let key = self.witness(marker);
+        self.key = Some(key.clone());
         if !self.cx.use_once(&key) {
             return Err(OnceError::Twice {
                 action: self.cx.action().to_owned(),

@@ -1,6 +1,6 @@
 //! One attempt of a transactional action: its body in a transaction, until that is committed or the action has failed.
 
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use bson::{Bson, RawDocumentBuf, doc};
 use milestone_core::{
@@ -40,10 +40,11 @@ pub(super) async fn run(call: &Call, body: &Body) -> Result<Bson, Failure> {
     let ground = Ground::of(context).await?;
     sessions::end_those_before(context).await?;
     let mut patience = Patience::default();
-    // A transaction of an earlier attempt or turn may have been committed, or still be on its way.
+    // A transaction of an earlier attempt, or of an earlier turn that came to its commit, may have been committed, or still be on its way.
     let mut is_repeated = context.attempt() > 1;
     loop {
         let turn = turn(&ground, call, body, is_repeated).await;
+        is_repeated |= ground.commits.load(Ordering::Relaxed);
         let failed = match turn {
             Turn::Done(output) => return Ok(output),
             Turn::Failed(failure) => Err(failure),
@@ -56,7 +57,6 @@ pub(super) async fn run(call: &Call, body: &Body) -> Result<Bson, Failure> {
             Err(failure) if is_repeated => return found_or_failed(&ground, failure).await,
             Err(failure) => return Err(failure),
         };
-        is_repeated = true;
         tracing::debug!(milestone = %context.milestone_id(), action = context.action(), error = %why.error(), ?wait, "a transaction is run again");
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -106,6 +106,7 @@ async fn turn(ground: &Ground<'_>, call: &Call, body: &Body, is_repeated: bool) 
         return abort(session, turn).await;
     }
     ground.left();
+    ground.commits.store(true, Ordering::Relaxed);
     let committing = commit(session, context_call(ground));
     let committed = ground.context.shared().application.spawn(committing).await;
     match committed {

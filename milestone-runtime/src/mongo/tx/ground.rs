@@ -1,6 +1,6 @@
 //! What a transaction of an action stands on: the client, the collections, and the key of its witness.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use bson::RawDocumentBuf;
 use milestone_core::record::Phase;
@@ -74,6 +74,8 @@ pub(super) struct Ground<'c> {
     pub(super) milestones: Collection<RawDocumentBuf>,
     pub(super) witnesses: Collection<RawDocumentBuf>,
     pub(super) key: WitnessKey,
+    /// Whether a commit has been sent in this attempt.
+    pub(super) commits: AtomicBool,
 }
 
 impl<'c> Ground<'c> {
@@ -101,6 +103,7 @@ impl<'c> Ground<'c> {
             milestones: collection(store.collection()),
             witnesses: collection(&format!("{}.witnesses", store.collection())),
             key: key(context, context.phase()),
+            commits: AtomicBool::new(false),
             database,
             client,
         })

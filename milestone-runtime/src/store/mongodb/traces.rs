@@ -32,6 +32,9 @@ use crate::{
 /// How many traces are looked at in one go.
 pub(crate) const TRACES_AT_ONCE: usize = 500;
 
+/// About how many bytes a command has at the most, far below what MongoDB takes.
+const COMMAND_SIZE: usize = 4 << 20;
+
 /// The index by which markers are found.
 const INDEX: &str = "milestone_pending";
 
@@ -222,6 +225,9 @@ impl MongoStore {
                 }
             }
         }
+        let updates = updates
+            .into_iter()
+            .flat_map(|(collection, statements)| in_commands(collection, statements));
         for ((database, collection), statements) in updates {
             let update = doc! { "update": collection, "updates": statements, "ordered": false, "writeConcern": connection.write_concern() };
             let namespace = format!("{database}.{collection}");
@@ -243,6 +249,24 @@ impl MongoStore {
         }
         Ok(())
     }
+}
+
+/// Statements in as few commands as their size allows: ids and labels may be long.
+fn in_commands<C: Copy>(collection: C, statements: Vec<Document>) -> Vec<(C, Vec<Document>)> {
+    let mut commands: Vec<(C, Vec<Document>)> = Vec::new();
+    let mut room = 0;
+    for statement in statements {
+        let size = statement.to_vec().map_or(0, |bytes| bytes.len());
+        match commands.last_mut() {
+            Some((_, command)) if size <= room => command.push(statement),
+            _ => {
+                commands.push((collection, vec![statement]));
+                room = COMMAND_SIZE;
+            }
+        }
+        room = room.saturating_sub(size);
+    }
+    commands
 }
 
 /// The traces that a document tells of.
@@ -405,6 +429,25 @@ mod tests {
         let of_a_later_version = doc! { "_id": "t-2", "state": "dreaming", "actions": [] };
         let document = RawDocumentBuf::try_from(&of_a_later_version).unwrap();
         assert_eq!(view(&document), Found::Unreadable);
+    }
+
+    #[test]
+    fn long_labels_are_removed_in_several_commands() {
+        let statement = |size: usize| doc! { "q": "x".repeat(size) };
+        let sizes = [
+            COMMAND_SIZE / 2,
+            COMMAND_SIZE / 3,
+            COMMAND_SIZE / 3,
+            3 * COMMAND_SIZE,
+            1,
+        ];
+        let commands = in_commands("accounts", sizes.map(statement).to_vec());
+        let counts: Vec<usize> = commands.iter().map(|(_, command)| command.len()).collect();
+        assert_eq!(counts, [2, 1, 1, 1]);
+        assert_eq!(
+            in_commands("accounts", vec![statement(1), statement(1)]).len(),
+            1
+        );
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Applied once, however often the action runs.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bson::{Document, doc};
 use milestone_runtime::{
@@ -9,7 +12,10 @@ use milestone_runtime::{
     mongo::{OnceError, Written},
 };
 use milestone_tests::{
+    ledger::quick,
+    look::until_true,
     place::run_async,
+    proxy::Proxy,
     transfer::{marked, markers, until_clean},
 };
 
@@ -252,8 +258,8 @@ fn lost_replies_and_dropped_bodies_write_once() {
     run_async(async {
         let bench = Bench::new().await;
         let mut options = bench.place.scratch().unwrap().options().await;
-        let proxy = milestone_tests::proxy::Proxy::before(&mut options).await;
-        options.server_selection_timeout = Some(std::time::Duration::from_secs(5));
+        let proxy = Proxy::before(&mut options).await;
+        options.server_selection_timeout = Some(Duration::from_secs(5));
         let client = mongodb::Client::with_options(options).unwrap();
         let namespace = bench.accounts.namespace();
         let accounts = client
@@ -266,11 +272,8 @@ fn lost_replies_and_dropped_bodies_write_once() {
                 runs.add();
                 if cx.attempt() == 1 {
                     let dropped = cx.once(&accounts).update_one(ann(), less(1));
-                    let _ = tokio::time::timeout(
-                        std::time::Duration::from_millis(1),
-                        dropped.into_future(),
-                    )
-                    .await;
+                    let _ =
+                        tokio::time::timeout(Duration::from_millis(1), dropped.into_future()).await;
                 }
                 cx.once(&accounts).update_one(ann(), less(1)).await?;
                 if cx.attempt() == 1 {
@@ -289,5 +292,51 @@ fn lost_replies_and_dropped_bodies_write_once() {
         }
         assert!(proxy.lost() >= 4, "{}", proxy.lost());
         until_clean(&bench.accounts).await;
+    });
+}
+
+/// A copy of the write, of an attempt that was cut off, is on its way when the conditions do not hold: that is no answer before the copy is over.
+#[test]
+fn conditions_that_do_not_hold_are_no_answer_while_a_copy_is_on_its_way() {
+    run_async(async {
+        let bench = Bench::new().await;
+        let mut options = bench.place.scratch().unwrap().options().await;
+        let proxy = Arc::new(Proxy::before(&mut options).await);
+        let client = mongodb::Client::with_options(options).unwrap();
+        let name = bench.accounts.namespace().db;
+        let far = client.database(&name).collection::<Document>("accounts");
+        let network = Arc::clone(&proxy);
+        let debit = bench.action("debit", move |cx, _| {
+            let (far, network) = (far.clone(), Arc::clone(&network));
+            async move {
+                // The first use of a collection takes longer.
+                cx.once(&far)
+                    .label("first")
+                    .update_one(ann(), less(0))
+                    .await?;
+                if cx.attempt() == 1 {
+                    network.hold("update");
+                }
+                let rich = doc! { "_id": "ann", "balance": { "$gte": 150 } };
+                let written = cx.once(&far).update_one(rich, less(30)).await;
+                Ok(format!("{written:?}"))
+            }
+        });
+        let builder = bench.place.builder().lease(Duration::from_secs(20));
+        let debit = debit.options(quick().timeout(Duration::from_millis(400)));
+        let builder = builder.clock_skew(Duration::from_secs(30)).register(debit);
+        let runtime = builder.build().await.unwrap();
+        runtime.spawn();
+        let handle = start(&runtime, "debit").await;
+        until_true("the write is held", || proxy.held() == 1).await;
+        proxy.hold_no_more();
+        // The second attempt finds the conditions unmet. Then they are met, and the first one arrives.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let rich = doc! { "$set": { "balance": 200 } };
+        bench.accounts.update_one(ann(), rich).await.unwrap();
+        proxy.let_pass();
+        let outcome = only(handle.outcome().await.unwrap());
+        assert_eq!(outcome.as_str(), Some("Ok(Before)"));
+        assert_eq!(bench.balance("ann").await, 170);
     });
 }

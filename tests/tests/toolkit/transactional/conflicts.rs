@@ -159,7 +159,7 @@ fn a_body_does_not_fail_by_its_own_effect() {
         let database = bench.database();
         let made = database.create_collection("_milestones_.witnesses");
         made.await.unwrap();
-        for (id, committed_in) in [("before", 1), ("meanwhile", 2)] {
+        for (id, committed_in) in [("before", 2), ("meanwhile", 3)] {
             let client = bench.place.builder().client().build().await.unwrap();
             let handle = bench.start(&client, id, from_a_to_b(10)).await;
             let started = handle.record().await.unwrap().created_at;
@@ -180,13 +180,16 @@ fn a_body_does_not_fail_by_its_own_effect() {
             let pay = pay_by(&runs, move |_, tx, run| {
                 let late = Arc::clone(&late);
                 Box::pin(async move {
+                    if run == 1 {
+                        return Err(ActionError::new("the next attempt must look"));
+                    }
                     let accounts = tx.collection::<Document>("accounts");
                     let enough = doc! { "_id": "a", "balance": { "$gte": 10_i64 } };
                     let found = tx.run(accounts.find_one(enough)).await?;
                     if found.is_none() {
                         return Err(ActionError::fatal("there is not enough money"));
                     }
-                    let taken = if run == 1 {
+                    let taken = if run == 2 {
                         take(tx, "a", 10).await
                     } else {
                         Err(ActionError::fatal("no"))
@@ -204,7 +207,7 @@ fn a_body_does_not_fail_by_its_own_effect() {
             assert_eq!(action(&record, "pay").output, Some(Bson::Int64(7)));
             assert_eq!(
                 (runs.count(), attempts(&record, "pay").len()),
-                (committed_in, 1)
+                (committed_in, 2)
             );
             assert!(all(&database, "ledger").await.is_empty(), "{id}");
             runtime.shutdown().await;
