@@ -43,6 +43,8 @@ pub(crate) struct ContextInner {
     pub(crate) written: Mutex<HashSet<WitnessKey>>,
     /// Whether its body is over or was given up, though somebody may still have this.
     pub(crate) over: Arc<AtomicBool>,
+    /// Whether it is the attempt of a transactional action, whose body may be run several times.
+    pub(crate) in_transaction: AtomicBool,
 }
 
 /// Notes the end of a body when it is dropped.
@@ -123,6 +125,15 @@ impl Context {
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.inner.hold
+    }
+
+    /// From now on what it does is done in a transaction.
+    pub(crate) fn begin_transaction(&self) {
+        self.inner.in_transaction.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.inner.in_transaction.load(Ordering::Relaxed)
     }
 
     /// The worker of the attempt before this one, if it is gone, and when the milestone was taken since.

@@ -1,7 +1,7 @@
 //! Attempts on the application's executor: how their bodies start, and how they end: by themselves, by a timeout, or cut off.
 
 use std::{
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -384,6 +384,7 @@ fn call_of(
         cancelled,
         abandoned_by: abandoned_by(record, task, &shared.worker),
         hold: Arc::clone(&held.hold),
+        in_transaction: AtomicBool::new(false),
         written: Mutex::default(),
         over: Arc::default(),
         shared: Arc::clone(shared),

@@ -412,6 +412,12 @@ impl Writer {
 
     /// Notes that this attempt writes it; an error if it does so already.
     pub(super) fn claim(&mut self, marker: &Marker) -> Result<Using, OnceError> {
+        if self.cx.is_in_transaction() {
+            return Err(OnceError::Phase {
+                reason: "`cx.once(..)` is not for a transactional action: its body may be run several times, and what it writes outside of its transaction \
+                         stays when that is not committed; write it by `tx.run(..)`, or in an action of its own",
+            });
+        }
         let key = self.witness(marker);
         self.key = Some(key.clone());
         if !self.cx.use_once(&key) {

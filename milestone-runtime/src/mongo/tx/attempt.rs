@@ -37,6 +37,7 @@ enum Turn {
 /// Runs an attempt.
 pub(super) async fn run(call: &Call, body: &Body) -> Result<Bson, Failure> {
     let context = call.context();
+    context.begin_transaction();
     let ground = Ground::of(context).await?;
     sessions::end_those_before(context).await?;
     let mut patience = Patience::default();

@@ -14,6 +14,8 @@ use milestone_tests::{
     payments::{self, audit, from_a_to_b, put, quick, take, transfer},
 };
 
+use mongodb::Collection;
+
 use super::{Runs, on_bench, pay_by};
 
 fn error(record: &MilestoneRecord) -> AttemptError {
@@ -248,7 +250,7 @@ fn an_output_that_cannot_be_stored_leaves_nothing() {
 fn a_collection_of_another_client() {
     on_bench(|bench| async move {
         let accounts = bench.database().collection::<Document>("accounts");
-        let taken = |accounts: mongodb::Collection<Document>| {
+        let taken = |accounts: Collection<Document>| {
             pay_by(&Runs::default(), move |call, tx, _| {
                 let accounts = accounts.clone();
                 Box::pin(async move {
@@ -302,5 +304,36 @@ fn a_timeout_in_the_middle() {
         let record = bench.pays(&runtime, "t").await;
         bench.is_paid(&record).await;
         assert_eq!((runs.count(), attempts(&record, "pay").len()), (2, 2));
+    });
+}
+
+/// Its body may be run several times, so what it writes outside of the transaction would be there though that is not committed.
+#[test]
+fn a_write_once_beside_the_transaction_is_refused() {
+    on_bench(|bench| async move {
+        let runs = Runs::default();
+        let pay = pay_by(&runs, |call, _, _| {
+            let cx = call.context().clone();
+            let accounts = call.extract::<State<Collection<Document>>>();
+            Box::pin(async move {
+                let more = doc! { "$inc": { "balance": 1_i64 } };
+                let accounts = accounts?;
+                cx.once(&accounts)
+                    .update_one(doc! { "_id": "a" }, more)
+                    .await?;
+                Ok(1)
+            })
+        });
+        let accounts = bench.database().collection::<Document>("accounts");
+        let builder = bench.place.builder().state(accounts);
+        let runtime = bench.worker_of(builder, [pay]).await;
+        let record = bench.pays(&runtime, "t").await;
+        assert_eq!(record.state, Status::Failed);
+        let message = error(&record).message;
+        assert!(
+            message.contains("not for a transactional action"),
+            "{message}"
+        );
+        bench.is_untouched().await;
     });
 }
