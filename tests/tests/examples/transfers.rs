@@ -16,27 +16,38 @@ use milestone_tests::{
 use super::{Process, example, good, shape, shown};
 
 /// How long one run may take on a loaded machine.
-const PATIENCE: Duration = Duration::from_mins(4);
+const PATIENCE: Duration = Duration::from_mins(8);
 
 #[test]
 fn s32_transfers_by_once_are_exact() {
-    run("two_phase_commit", "completed: 180, undone: 20\n");
+    run("two_phase_commit", "undone");
 }
 
 #[test]
 fn transfers_in_transactions_are_exact() {
-    run("transactional", "completed: 180, failed: 20\n");
+    run("transactional", "failed");
 }
 
-/// `MILESTONE_RUNS` says how many seeds are tried.
-fn run(name: &'static str, ends: &'static str) {
+/// `MILESTONE_RUNS` says how many seeds are tried, with 200 transfers each; else there is one, with 60 of them. What the tenth ones become, which
+/// go nowhere, depends on the example.
+fn run(name: &'static str, tenth: &str) {
     let tokio = tokio::runtime::Runtime::new().expect("a runtime");
+    let count = if std::env::var_os("MILESTONE_RUNS").is_some() {
+        200
+    } else {
+        60
+    };
+    let ends = format!(
+        "completed: {}, {tenth}: {}\n",
+        count - count / 10,
+        count / 10
+    );
     for seed in 1..=from_env("MILESTONE_RUNS", 1) {
-        tokio.block_on(transfers(name, seed as u64, ends));
+        tokio.block_on(transfers(name, seed as u64, count, &ends));
     }
 }
 
-async fn transfers(name: &'static str, seed: u64, ends: &str) {
+async fn transfers(name: &'static str, seed: u64, count: usize, ends: &str) {
     let place = Place::new(Kind::MongoDb).await;
     let (proxy, through) = proxy(&place).await;
     let seed_argument = seed.to_string();
@@ -44,6 +55,7 @@ async fn transfers(name: &'static str, seed: u64, ends: &str) {
     let mut command = example(name);
     command.args(["--uri", &uri, "--worker-uri", &through]);
     command.args(["--seed", &seed_argument]);
+    command.args(["--transfers", &count.to_string()]);
     let mut process = Process::start(&mut command);
     let began = Instant::now();
     let (mut cuts, mut random) = (0, fastrand::Rng::with_seed(seed));
