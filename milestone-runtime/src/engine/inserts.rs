@@ -202,10 +202,6 @@ impl Engine {
         };
         let id = held.id().clone();
         if self.held.contains_key(&id) {
-            // It was taken again meanwhile, under another lease, by which this one is over.
-            return self.unborn(record);
-        }
-        if self.held.contains_key(&id) {
             // The reply was so late that the lease ended, and this worker has claimed it since.
             return self.unborn(record);
         }

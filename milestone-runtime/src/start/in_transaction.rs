@@ -46,8 +46,8 @@ pub enum StartInError {
         /// Where the milestones are.
         server: String,
     },
-    /// A command of the transaction failed: abort it, unless it is over by that, since it would be committed without the milestone. If [`StartInError::is_transient`], the whole of it can be run
-    /// again.
+    /// A command of the transaction failed: abort it, unless it is over by that, since it would be committed without the milestone. If
+    /// [`StartInError::is_transient`], the whole of it can be run again.
     #[error("the milestone {id} is not started, since the transaction has failed: MongoDB: {}", .error.kind)]
     Transaction {
         /// Its id.
