@@ -1,6 +1,7 @@
 //! `cargo xtask`: runs the tests against a real server, breaks things for longer than they may take, and starts a server to try things by
 //! hand.
 
+mod bench;
 mod example;
 mod process;
 mod server;
@@ -60,6 +61,10 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measures milestones against the raw driver that does the same writes, in release mode; prints a table and writes JSON.
+    ///
+    /// The server is started for it, in an empty database, unless `--uri` names one.
+    Bench(bench::Options),
     /// Breaks things for some minutes, and ends with figures: worker processes are killed and frozen, servers killed and restarted, connections
     /// cut; then come long outages, a simulation of more seeds, and a larger model of the protocol.
     ///
@@ -93,6 +98,7 @@ async fn main() -> ExitCode {
 async fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Test { args } => tests_runner::run(&args).await,
+        Task::Bench(options) => bench::run(options).await,
         Task::Torture(options) => torture::run(options).await,
         Task::Example { name, args } => example::run(&name, &args).await,
         Task::Server {

@@ -81,6 +81,15 @@ impl Binary {
         })
     }
 
+    /// When it acknowledges a write, for people.
+    pub(crate) const fn sync(&self, options: &Options) -> &'static str {
+        match (self.kind, options.durable) {
+            (Kind::Mongod, _) => "acknowledged once they are in the journal on disk",
+            (Kind::Compatible, true) => "acknowledged once they are in the log on disk",
+            (Kind::Compatible, false) => "acknowledged before they are on disk",
+        }
+    }
+
     fn named(path: &Path) -> Result<Self> {
         let kind = Kind::of(path).with_context(|| {
             format!(

@@ -1,0 +1,10 @@
+//! Many milestones that wait for workers.
+
+use anyhow::Result;
+
+use crate::{bench::Bench, row::Row};
+
+#[expect(clippy::unused_async, reason = "it measures nothing yet")]
+pub(super) async fn run(_bench: &Bench) -> Result<Vec<Row>> {
+    Ok(Vec::new())
+}
