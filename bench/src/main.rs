@@ -2,12 +2,11 @@
 //!
 //! `cargo xtask bench` starts a server and runs this; `docs/performance.md` says what each row means.
 
-// The rows come one by one.
-#![allow(dead_code)]
-
 mod allocator;
 mod bench;
 mod conditions;
+mod floor;
+mod graphs;
 mod report;
 mod row;
 mod rows;

@@ -11,6 +11,7 @@ pub(crate) enum Target {
     /// This much or less.
     AtMost(f64),
     /// Less than this.
+    #[allow(dead_code)]
     Below(f64),
     /// Measured for information.
     None,
