@@ -92,7 +92,7 @@ async fn measure(options: Options) -> Result<()> {
         eprintln!("measuring {part} ..");
         let rows = part.run(&bench).await;
         bench.clean().await?;
-        report.add(rows.with_context(|| format!("the part `{part}`"))?);
+        report.add(part, rows.with_context(|| format!("the part `{part}`"))?);
     }
     println!("{report}");
     report.write(&options.json)?;

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     conditions::Conditions,
     row::{Row, Target},
+    rows::Part,
 };
 
 /// All that was measured.
@@ -20,6 +21,7 @@ pub(crate) struct Report {
 
 #[derive(Serialize)]
 struct Judged {
+    part: String,
     #[serde(flatten)]
     row: Row,
     met: Option<bool>,
@@ -33,8 +35,9 @@ impl Report {
         }
     }
 
-    pub(crate) fn add(&mut self, rows: Vec<Row>) {
+    pub(crate) fn add(&mut self, part: Part, rows: Vec<Row>) {
         self.rows.extend(rows.into_iter().map(|row| Judged {
+            part: part.to_string(),
             met: row.met(),
             row,
         }));
@@ -57,7 +60,7 @@ impl fmt::Display for Report {
             .load_style(presets::UTF8_FULL_CONDENSED)
             .set_content_arrangement(ContentArrangement::Disabled)
             .set_header(["row", "unit", "floor", "ours", "ratio", "target", "met"]);
-        for Judged { row, met } in &self.rows {
+        for Judged { row, met, .. } in &self.rows {
             table.add_row([
                 Cell::new(&row.name),
                 Cell::new(row.unit),
@@ -126,11 +129,13 @@ mod tests {
     fn the_json_says_what_was_asked_and_whether_it_was_met() {
         let row = Row::against("latency", "ms", 1.0, 1.5).target(Target::AtMost(1.3));
         let judged = Judged {
+            part: Part::Latency.to_string(),
             met: row.met(),
             row,
         };
         let json = serde_json::to_value(&judged).unwrap();
         assert_eq!(json["target"], serde_json::json!({ "at_most": 1.3 }));
+        assert_eq!(json["part"], "latency");
         assert_eq!(json["ratio"], 1.5);
         assert_eq!(json["met"], false);
     }

@@ -59,6 +59,19 @@ impl Raw {
         &self,
         statements: impl IntoIterator<Item = &'a RawDocumentBuf>,
     ) -> Result<()> {
+        self.send(statements, false).await
+    }
+
+    /// The same where a statement rests on the one before it.
+    pub(crate) async fn update_in_order(&self, statements: &[RawDocumentBuf]) -> Result<()> {
+        self.send(statements, true).await
+    }
+
+    async fn send<'a>(
+        &self,
+        statements: impl IntoIterator<Item = &'a RawDocumentBuf>,
+        ordered: bool,
+    ) -> Result<()> {
         let mut updates = RawArrayBuf::new();
         let mut count = 0;
         for statement in statements {
@@ -68,7 +81,7 @@ impl Raw {
         let command = rawdoc! {
             "update": self.milestones.name(),
             "updates": updates,
-            "ordered": false,
+            "ordered": ordered,
             "writeConcern": { "w": "majority", "j": true, "wtimeout": 10_000_i64 },
         };
         let reply = self.database.run_raw_command(command).await?;

@@ -1,10 +1,102 @@
-//! One wide milestone.
+//! One wide milestone: many actions side by side, and one that takes what they gave.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
 
-use crate::{bench::Bench, row::Row};
+use anyhow::{Context as _, Result};
+use bson::Document;
+use milestone_runtime::{
+    Method, Runtime,
+    action::{ActionError, Call, Options},
+    dynamic::Action,
+};
 
-#[expect(clippy::unused_async, reason = "it measures nothing yet")]
-pub(super) async fn run(_bench: &Bench) -> Result<Vec<Row>> {
-    Ok(Vec::new())
+use crate::{
+    bench::Bench,
+    conditions::BATCH,
+    floor::{Raw, Template, Writes},
+    graphs::Payload,
+    row::{Row, Target},
+    statistics::{median, rate},
+};
+
+/// Bytes of each output.
+const OUTPUT: usize = 1024;
+
+pub(super) async fn run(bench: &Bench) -> Result<Vec<Row>> {
+    let width = bench.pick(500, 500, 20);
+    // With one place, each action is one write.
+    let template = Template::record(
+        bench,
+        1,
+        width + 1,
+        methods(width),
+        async |runtime: &Runtime| fan_out(runtime, width).await,
+    )
+    .await?;
+    let (mut floors, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..bench.pick(5, 3, 1) {
+        let raw = Raw::open(bench).await?;
+        floors.push(rate(width + 1, floor(&raw, &template.writes()?).await?));
+        let runtime = Runtime::builder(bench.database().uri)
+            .concurrency(width + 1)
+            .build()
+            .await?;
+        runtime.register_all(methods(width))?;
+        runtime.spawn();
+        let began = Instant::now();
+        fan_out(&runtime, width).await?;
+        ours.push(rate(width + 1, began.elapsed()));
+        runtime.shutdown().await;
+    }
+    let row = Row::against(
+        format!("fan-out of {width}, outputs of 1 KiB, and a join"),
+        "actions/s",
+        median(&floors),
+        median(&ours),
+    );
+    Ok(vec![row.target(Target::AtLeast(0.5)).note(format!(
+        "the floor inserts the milestone, carries out {width} updates of it, {BATCH} a command, then the last one: the runtime's own, each \
+         with one output; the document is one, so its commands follow each other"
+    ))])
+}
+
+async fn floor(raw: &Raw, writes: &Writes) -> Result<Duration> {
+    let (last, parts) = writes
+        .updates
+        .split_last()
+        .context("a fan-out without updates")?;
+    let began = Instant::now();
+    raw.insert(std::slice::from_ref(&writes.insert)).await?;
+    for batch in parts.chunks(BATCH) {
+        raw.update_in_order(batch).await?;
+    }
+    raw.update([last]).await?;
+    Ok(began.elapsed())
+}
+
+fn methods(width: usize) -> [Method; 2] {
+    let part = |_call: Call| async { Ok::<_, ActionError>("x".repeat(OUTPUT)) };
+    let join = move |call: Call| async move {
+        let mut bytes = 0;
+        for number in 0..width {
+            bytes += call.output_of::<String>(&name(number))?.len();
+        }
+        Ok::<_, ActionError>(bytes)
+    };
+    [
+        Method::new("part", part).options(Options::idempotent()),
+        Method::new("join", join).options(Options::idempotent()),
+    ]
+}
+
+fn name(number: usize) -> String {
+    format!("part-{number}")
+}
+
+async fn fan_out(runtime: &Runtime, width: usize) -> Result<()> {
+    let parts = (0..width).map(|number| Action::new(name(number)).method("part"));
+    let graph = Action::fork("all").next(parts).done("join");
+    let started = runtime.start("fan-out", graph, Payload::new()).await?;
+    let _: Document = started.outcome().await?;
+    Ok(())
 }
