@@ -68,7 +68,8 @@ async fn main() -> Result<()> {
     let Cli { options, role } = Cli::parse();
     match role {
         Some(Role::Worker(worker)) => worker::run(worker).await,
-        None => measure(options).await,
+        // Not on the thread of `main`: it would have to be woken by another one at each reply of the server.
+        None => tokio::spawn(measure(options)).await?,
     }
 }
 

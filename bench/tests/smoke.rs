@@ -9,7 +9,7 @@ const PARTS: [(&str, usize); 4] = [
     ("throughput", 4),
     ("latency", 2),
     ("chain", 4),
-    ("fan-out", 1),
+    ("fan-out", 2),
 ];
 
 #[test]

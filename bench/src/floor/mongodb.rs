@@ -157,7 +157,8 @@ impl Raw {
         Ok(states)
     }
 
-    async fn read(&self, writes: &Writes) -> Result<Document> {
+    /// The document of a milestone as it is now.
+    pub(crate) async fn read(&self, writes: &Writes) -> Result<Document> {
         let id = writes.insert.get_object_id("_id")?;
         let found = self.milestones.find_one(doc! { "_id": id }).await?;
         let found =

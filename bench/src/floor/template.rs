@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, ensure};
-use bson::{Bson, Document, RawDocumentBuf, oid::ObjectId};
+use anyhow::{Context as _, Result, bail, ensure};
+use bson::{Bson, Document, RawDocumentBuf, doc, oid::ObjectId};
 use milestone_runtime::{
     Method, Runtime,
     store::mongodb::{DEFAULT_COLLECTION, MongoStore},
@@ -106,6 +106,23 @@ impl Template {
         self.updates.len()
     }
 
+    /// The same with so many updates in one, but for the last update, which stays alone.
+    pub(crate) fn merged(&self, together: usize) -> Result<Self> {
+        let (last, others) = self
+            .updates
+            .split_last()
+            .context("there are no updates to merge")?;
+        let mut updates = Vec::new();
+        for part in others.chunks(together) {
+            updates.push(merge(part)?);
+        }
+        updates.push(last.clone());
+        Ok(Self {
+            insert: self.insert.clone(),
+            updates,
+        })
+    }
+
     /// The same writes for another milestone: as many bytes, another id and token.
     pub(crate) fn writes(&self) -> Result<Writes> {
         let id = ObjectId::new();
@@ -137,6 +154,60 @@ impl Template {
     }
 }
 
+/// One statement that does what several do one after the other.
+fn merge(statements: &[Document]) -> Result<Document> {
+    let mut merged = statements.first().context("nothing to merge")?.clone();
+    let update = merged.get_document_mut("u")?;
+    for statement in &statements[1..] {
+        for (operator, changes) in statement.get_document("u")? {
+            let changes = changes.as_document().context("an operator's fields")?;
+            for (path, value) in changes {
+                apply(update, operator, path, value)?;
+            }
+        }
+    }
+    Ok(merged)
+}
+
+/// Adds a later change of one field.
+fn apply(update: &mut Document, operator: &str, path: &str, value: &Bson) -> Result<()> {
+    let newer = match (operator, update.get_document_mut(operator)) {
+        // What is pushed to the front later stands before what was there.
+        ("$push", Ok(pushed)) if pushed.contains_key(path) => {
+            let mut items = each(value)?;
+            items.extend(each(&pushed[path])?);
+            doc! { "$each": items, "$position": 0 }.into()
+        }
+        ("$set" | "$unset" | "$push", _) => value.clone(),
+        _ => bail!("the runtime updates by {operator}, which the benchmark cannot merge"),
+    };
+    // A field is set or removed, whatever was said last.
+    for other in ["$set", "$unset"] {
+        if let Ok(fields) = update.get_document_mut(other) {
+            fields.remove(path);
+        }
+    }
+    let fields = update
+        .entry(operator)
+        .or_insert_with(|| Document::new().into());
+    fields
+        .as_document_mut()
+        .context("an operator's fields")?
+        .insert(path, newer);
+    // An operator without fields is an error on old servers.
+    for other in ["$set", "$unset"] {
+        if update.get_document(other).is_ok_and(Document::is_empty) {
+            update.remove(other);
+        }
+    }
+    Ok(())
+}
+
+fn each(push: &Bson) -> Result<Vec<Bson>> {
+    let push = push.as_document().context("what is pushed")?;
+    Ok(push.get_array("$each")?.clone())
+}
+
 /// Whether a statement is the patch of a commit: a renewal rests on no `rev`.
 fn is_patch(statement: &Document) -> bool {
     statement
@@ -155,4 +226,31 @@ fn documents(command: &mut Document, key: &str) -> Vec<Document> {
             _ => None,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_updates_do_what_they_do_one_by_one() {
+        let statement = |rev: i64, update: Document| doc! { "q": { "rev": rev }, "u": update };
+        let first = doc! { "$set": { "a": 1, "running": 1, "rev": 2 }, "$push": { "report": { "$each": ["a"], "$position": 0 } } };
+        let second = doc! {
+            "$set": { "b": 1, "rev": 3 }, "$unset": { "running": "" }, "$push": { "report": { "$each": ["b"], "$position": 0 } },
+        };
+        let merged = merge(&[statement(1, first), statement(2, second)]).unwrap();
+        let both = doc! {
+            "$set": { "a": 1, "b": 1, "rev": 3 },
+            "$push": { "report": { "$each": ["b", "a"], "$position": 0 } },
+            "$unset": { "running": "" },
+        };
+        assert_eq!(merged, statement(1, both));
+    }
+
+    #[test]
+    fn an_operator_that_is_not_known_is_not_merged() {
+        let statement = doc! { "q": {}, "u": { "$max": { "a": 1 } } };
+        assert!(merge(&[statement.clone(), statement]).is_err());
+    }
 }

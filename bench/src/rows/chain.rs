@@ -25,10 +25,13 @@ use crate::{
 /// How many steps stand for the one in their middle.
 const WINDOW: usize = 20;
 
+/// The steps of the chain that is run before it is measured.
+const WARM_UP: usize = 10;
+
 pub(super) async fn run(bench: &Bench) -> Result<Vec<Row>> {
     let short = Measured::on_mongodb(bench, 10, bench.pick(100, 40, 2)).await?;
     let steps = bench.pick(1_000, 1_000, 3 * WINDOW);
-    let long = Measured::on_mongodb(bench, steps, bench.pick(5, 2, 1)).await?;
+    let long = Measured::on_mongodb(bench, steps, bench.pick(3, 1, 1)).await?;
     let embedded = Measured::on_sqlite(bench, steps, bench.pick(3, 1, 1)).await?;
     Ok(vec![
         short.per_action(10),
@@ -48,6 +51,8 @@ struct Measured {
     steps: usize,
     floor: Vec<Vec<f64>>,
     ours: Vec<Vec<f64>>,
+    /// Bytes of the document, when it is inserted and at its end.
+    sizes: [usize; 2],
 }
 
 impl Measured {
@@ -69,9 +74,11 @@ impl Measured {
             steps,
             floor: Vec::new(),
             ours: Vec::new(),
+            sizes: [0, 0],
         };
-        // The first of each only opens connections.
-        for chain in 0..=chains {
+        // It opens the connections.
+        began.of_chain(&runtime, WARM_UP).await?;
+        for _ in 0..chains {
             let writes = template.writes()?;
             raw.insert(std::slice::from_ref(&writes.insert)).await?;
             let mut times = Vec::with_capacity(steps);
@@ -80,11 +87,13 @@ impl Measured {
                 raw.update([statement]).await?;
                 times.push(ms(sent.elapsed()));
             }
+            measured.sizes = [
+                writes.insert.as_bytes().len(),
+                raw.read(&writes).await?.to_vec()?.len(),
+            ];
             let gaps = began.of_chain(&runtime, steps).await?;
-            if chain > 0 {
-                measured.floor.push(times);
-                measured.ours.push(gaps);
-            }
+            measured.floor.push(times);
+            measured.ours.push(gaps);
         }
         runtime.shutdown().await;
         Ok(measured)
@@ -105,6 +114,7 @@ impl Measured {
             steps,
             floor: Vec::new(),
             ours,
+            sizes: [0, 0],
         })
     }
 
@@ -132,10 +142,13 @@ impl Measured {
         }
         let raw = [&beginning, &end].map(|part| middle(&self.floor, part));
         row.note(format!(
-            "the same updates by the raw driver: {:.3} ms at the end, {:.3} ms at the beginning, ratio {:.2}",
+            "the same updates by the raw driver: {:.3} ms at the end, {:.3} ms at the beginning, ratio {:.2}; the document has {} KiB at the \
+             beginning and {} KiB at the end",
             raw[1],
             raw[0],
-            raw[1] / raw[0]
+            raw[1] / raw[0],
+            self.sizes[0] / 1024,
+            self.sizes[1] / 1024
         ))
     }
 }
