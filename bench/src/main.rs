@@ -10,6 +10,7 @@ mod graphs;
 mod report;
 mod row;
 mod rows;
+mod spent;
 mod statistics;
 mod worker;
 

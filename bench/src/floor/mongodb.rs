@@ -2,12 +2,11 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Result, ensure};
 use bson::{Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
-use futures_util::future::try_join_all;
 use milestone_runtime::{Runtime, store::mongodb::DEFAULT_COLLECTION};
 use mongodb::{
     Client, Collection, Database,
@@ -16,7 +15,11 @@ use mongodb::{
 use tokio::task::JoinSet;
 
 use super::{Template, Writes};
-use crate::{bench::Bench, conditions::BATCH};
+use crate::{
+    bench::Bench,
+    conditions::BATCH,
+    spent::{Meter, Spent},
+};
 
 /// How long the server may look for its majority, as the runtime says it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -108,15 +111,23 @@ impl Raw {
         template: &Template,
         count: usize,
         in_flight: usize,
-    ) -> Result<Duration> {
+    ) -> Result<Spent> {
         let mut batches = Vec::new();
         for begin in (0..count).step_by(BATCH) {
             batches.push(Batch::new(template, BATCH.min(count - begin))?);
         }
-        self.warm(in_flight).await?;
+        // They open the connections.
+        let first = (0..in_flight).map(|_| Batch::new(template, BATCH.min(count)));
+        self.send_batches(first.collect::<Result<_>>()?, in_flight)
+            .await?;
+        let meter = Meter::start();
+        self.send_batches(batches, in_flight).await?;
+        Ok(meter.stop())
+    }
+
+    async fn send_batches(&self, batches: Vec<Batch>, in_flight: usize) -> Result<()> {
         let batches = Arc::new(Mutex::new(batches));
         let mut senders = JoinSet::new();
-        let began = Instant::now();
         for _ in 0..in_flight {
             let (raw, batches) = (self.clone(), Arc::clone(&batches));
             senders.spawn(async move {
@@ -135,13 +146,6 @@ impl Raw {
         while let Some(sender) = senders.join_next().await {
             sender??;
         }
-        Ok(began.elapsed())
-    }
-
-    /// Opens so many connections.
-    async fn warm(&self, connections: usize) -> Result<()> {
-        let pings = (0..connections).map(|_| self.database.run_command(doc! { "ping": 1 }));
-        try_join_all(pings.map(IntoFuture::into_future)).await?;
         Ok(())
     }
 
