@@ -2,7 +2,6 @@
 //!
 //! `cargo xtask bench` starts a server and runs this; `docs/performance.md` says what each row means.
 
-mod allocator;
 mod bench;
 mod conditions;
 mod floor;
@@ -12,6 +11,7 @@ mod row;
 mod rows;
 mod spent;
 mod statistics;
+mod template;
 mod worker;
 
 use std::path::PathBuf;

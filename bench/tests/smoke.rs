@@ -5,11 +5,15 @@ use std::{env, fs, process::Command};
 use serde_json::Value;
 
 /// The parts, and how many rows each has at the least.
-const PARTS: [(&str, usize); 4] = [
+const PARTS: [(&str, usize); 8] = [
     ("throughput", 4),
     ("latency", 2),
     ("chain", 4),
     ("fan-out", 2),
+    ("hints", 3),
+    ("backlog", 6),
+    ("idle", 5),
+    ("memory", 5),
 ];
 
 #[test]

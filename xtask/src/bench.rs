@@ -30,6 +30,13 @@ pub(crate) struct Options {
 }
 
 pub(crate) async fn run(options: Options) -> Result<ExitCode> {
+    // The program runs the others of its package.
+    let mut build = cargo();
+    build.args(["build", "--release", "--quiet", "-p", "milestone-bench"]);
+    let built = Group::spawn(build)?.wait().await?;
+    if !built.success() {
+        return Ok(ExitCode::FAILURE);
+    }
     let mut command = cargo();
     command.args(["run", "--release", "--quiet", "-p", "milestone-bench", "--"]);
     let server = if let Some(uri) = &options.uri {
