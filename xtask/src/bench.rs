@@ -31,10 +31,10 @@ pub(crate) struct Options {
 
 pub(crate) async fn run(options: Options) -> Result<ExitCode> {
     // The program runs the others of its package.
-    let mut build = cargo();
-    build.args(["build", "--release", "--quiet", "-p", "milestone-bench"]);
-    let built = Group::spawn(build)?.wait().await?;
-    if !built.success() {
+    let mut compile = cargo();
+    compile.args(["build", "--release", "--quiet", "-p", "milestone-bench"]);
+    let made = Group::spawn(compile)?.wait().await?;
+    if !made.success() {
         return Ok(ExitCode::FAILURE);
     }
     let mut command = cargo();
