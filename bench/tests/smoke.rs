@@ -11,7 +11,7 @@ const PARTS: [(&str, usize); 8] = [
     ("chain", 4),
     ("fan-out", 2),
     ("hints", 3),
-    ("backlog", 6),
+    ("backlog", 7),
     ("idle", 5),
     ("memory", 5),
 ];

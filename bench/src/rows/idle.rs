@@ -191,7 +191,7 @@ impl Idle {
         template::fill(&self.milestones, &self.due, 9 * PLACES).await?;
         let more = explain::plan(&self.scratch.database, &look, PLACES).await?;
         self.runtime.run_once().await?;
-        Ok(plan.beside(more))
+        Ok(plan.beside(&more))
     }
 
     /// What it sends while it works and there is nothing to do.

@@ -68,7 +68,7 @@ fn collect_stages(plan: &Document, stages: &mut Vec<String>) {
 
 impl Plan {
     /// This one, where that one is of the same query when more was due.
-    pub(super) fn beside(self, more: Self) -> Self {
+    pub(super) fn beside(self, more: &Self) -> Self {
         Self {
             more: Some(more.keys_each),
             ..self
