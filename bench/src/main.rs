@@ -68,8 +68,8 @@ enum Role {
 async fn main() -> Result<()> {
     let Cli { options, role } = Cli::parse();
     match role {
-        Some(Role::Worker(worker)) => worker::run(worker).await,
         // Not on the thread of `main`: it would have to be woken by another one at each reply of the server.
+        Some(Role::Worker(worker)) => tokio::spawn(worker::run(worker)).await?,
         None => tokio::spawn(measure(options)).await?,
     }
 }

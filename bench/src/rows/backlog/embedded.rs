@@ -97,14 +97,18 @@ async fn ours(file: &Path, backlog: usize) -> Result<(Duration, u64)> {
     let began = Instant::now();
     tell(&mut worker, Order::Work).await?;
     begun(&mut worker, backlog).await?;
-    let mut unfinished =
-        reading.prepare("SELECT 1 FROM _milestones_ WHERE next_at IS NOT NULL LIMIT 1")?;
-    while unfinished.exists([])? {
-        std::thread::sleep(Duration::from_millis(2));
+    while is_unfinished(&reading)? {
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let took = began.elapsed();
     let told = tell(&mut worker, Order::Tell).await?;
     Ok((took, told.iter().map(|answer| answer.missed).sum()))
+}
+
+fn is_unfinished(connection: &Connection) -> Result<bool> {
+    let mut unfinished = connection
+        .prepare_cached("SELECT 1 FROM _milestones_ WHERE next_at IS NOT NULL LIMIT 1")?;
+    Ok(unfinished.exists([])?)
 }
 
 /// Takes and completes all of them.
