@@ -13,10 +13,11 @@ use crate::{
     action::{Registration, States},
     config::Config,
     definition::TypeRegistration,
-    engine::{Engine, Shared, body::install_panic_hook, clock::Clock, message::Message},
+    engine::{Engine, Shared, body::install_panic_hook, clock::Clock, hints, message::Message},
     error::Error,
     executor::{Executor, Tasks},
     ids::worker_id,
+    metrics::Counts,
     mongo::{
         FieldSync,
         cleaner::{Cleaner, Traces},
@@ -260,7 +261,7 @@ impl RuntimeBuilder {
             transactions: Transactions::new(self.mongo_client, lacking),
             io: executor.tasks().clone(),
             application,
-            missed_claims: std::sync::atomic::AtomicU64::new(0),
+            counts: Counts::default(),
             retired: AtomicBool::new(false),
             config: self.config,
         });
@@ -275,7 +276,7 @@ impl RuntimeBuilder {
         });
         executor
             .tasks()
-            .spawn(hints(Arc::clone(&shared), tell.clone()));
+            .spawn(hints::pass_on(Arc::clone(&shared), tell.clone()));
         if shared.store.mongodb().is_some() && !shared.config.client {
             let cleaner = Cleaner::new(Arc::clone(&shared), left, tell.clone());
             executor.tasks().spawn(cleaner.run());
@@ -386,29 +387,6 @@ pub(crate) fn check_transactions(methods: &[Method], reason: &str) -> Result<(),
             reason: reason.to_owned(),
         }),
         None => Ok(()),
-    }
-}
-
-/// Passes the store's hints on, as long as the engine lives. Where there are none, or they end, the poll finds everything.
-async fn hints(shared: Arc<Shared>, tell: mpsc::UnboundedSender<Message>) {
-    use futures_util::StreamExt as _;
-    const AGAIN: Duration = Duration::from_secs(10);
-    loop {
-        match shared.store.changes().await {
-            Ok(Some(mut hints)) => {
-                while hints.next().await.is_some() {
-                    if tell.send(Message::Hint).is_err() {
-                        return;
-                    }
-                }
-            }
-            Ok(None) => return,
-            Err(error) => tracing::debug!(%error, "there are no hints now; polling finds the work"),
-        }
-        tokio::time::sleep(AGAIN).await;
-        if tell.is_closed() {
-            return;
-        }
     }
 }
 

@@ -50,6 +50,7 @@ mod error;
 mod executor;
 mod handle;
 mod ids;
+mod metrics;
 pub mod mongo;
 mod registry;
 mod runtime;
@@ -66,6 +67,7 @@ pub use definition::{Definition, Graph, Milestone, Node, TypeRegistration, Yield
 pub use engine::pass::{RunItem, RunReport};
 pub use error::Error;
 pub use handle::{Handle, OutcomeError};
+pub use metrics::Metrics;
 pub use milestone_core as core;
 pub use milestone_core::{
     limits::Limits,

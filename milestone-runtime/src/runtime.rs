@@ -26,6 +26,7 @@ use crate::{
     error::Error,
     executor::Executor,
     handle::{Handle, OutcomeError},
+    metrics::Metrics,
     registry::Method,
     start::{Start, StartError, new_milestone},
     store::{Filter, Listed, Page, StoreError, Tally, WorkerInfo},
@@ -430,9 +431,9 @@ impl Runtime {
         self.inner.shared.registry.clear();
     }
 
-    /// How many milestones were seen as due but taken by another worker in between.
-    pub fn missed_claims(&self) -> u64 {
-        self.inner.shared.missed_claims.load(Ordering::Relaxed)
+    /// What this runtime has counted since it was built, such as milestones that it took and those that others took before it.
+    pub fn metrics(&self) -> Metrics {
+        self.inner.shared.counts.read()
     }
 
     pub(crate) async fn call<T, F, C>(&self, call: C) -> Result<T, Error>

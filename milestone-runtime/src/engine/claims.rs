@@ -1,10 +1,6 @@
 //! Looking for work: never more than there are free places, quick after work, slow when idle.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bson::DateTime;
 use milestone_core::{
@@ -25,8 +21,9 @@ use crate::{
     store::{ClaimRequest, Claimed, StoreError},
 };
 
-/// The shortest time between two looks that a hint causes, while milestones are held: the worker's own writes cause hints too.
-const HINT_EVERY: Duration = Duration::from_millis(20);
+/// The shortest time between two looks that hints cause, where they lead to nothing: others may be faster, and on SQLite a worker's own
+/// writes are hints too.
+pub(super) const HINT_EVERY: Duration = Duration::from_millis(40);
 
 /// How many wake-up times are remembered; the poll finds what is forgotten.
 const WAKES: usize = 1024;
@@ -34,7 +31,11 @@ const WAKES: usize = 1024;
 impl Engine {
     /// Whether this worker looks for work at all now.
     pub(super) fn wants_claim(&self) -> bool {
-        if self.stopping.is_some() || self.closed || self.shared.config.client {
+        if self.stopping.is_some()
+            || self.closed
+            || self.shared.config.client
+            || self.shares.looking
+        {
             return false;
         }
         self.serving || self.passes.front().is_some_and(|pass| !pass.exhausted)
@@ -43,19 +44,18 @@ impl Engine {
     pub(super) fn claim_at(&self) -> Instant {
         if self.passes.front().is_some_and(|pass| !pass.exhausted) && !self.outage {
             // A time that is over: one read now would still lie ahead of whoever compares it with a time read before.
-            return self.last_claim;
+            return if self.shares.has_left() {
+                self.poll_at
+            } else {
+                self.last_claim
+            };
         }
         let mut at = self.poll_at;
         if let Some(wake) = self.wakes.first() {
             at = at.min(*wake);
         }
         if self.hinted && !self.outage {
-            let gap = if self.held.is_empty() {
-                Duration::ZERO
-            } else {
-                HINT_EVERY
-            };
-            at = at.min(self.last_claim + gap);
+            at = at.min(self.last_claim + self.hint_wait);
         }
         at
     }
@@ -96,7 +96,7 @@ impl Engine {
         let request = ClaimRequest {
             owner: self.shared.worker.clone(),
             token: random_token(),
-            limit: free,
+            limit: free.min(self.shares.most()),
             now: pass.map_or(now, |pass| pass.cutoff),
             until: self.shared.clock.in_future(config.stored_lease()),
             queues,
@@ -104,10 +104,12 @@ impl Engine {
             expired_before: expired.then(|| before(now, config.margin())),
             // What is born here and not yet known to be stored is not to be taken over from oneself.
             except: self.except.union(&self.births).cloned().collect(),
+            share: self.shares.share(Instant::now()),
         };
         let for_pass = pass.is_some();
         self.claim_in_flight = true;
-        self.hinted = false;
+        self.shared.counts.look();
+        let by_hint = std::mem::take(&mut self.hinted);
         self.last_claim = Instant::now();
         let now = Instant::now();
         while self.wakes.first().is_some_and(|wake| *wake <= now) {
@@ -115,11 +117,20 @@ impl Engine {
         }
         let store = Arc::clone(&self.shared.store);
         self.call(async move { store.claim(request).await }, move |result| {
-            Message::Claimed { for_pass, result }
+            Message::Claimed {
+                for_pass,
+                by_hint,
+                result,
+            }
         });
     }
 
-    pub(super) fn claimed(&mut self, for_pass: bool, result: Result<Claimed, StoreError>) {
+    pub(super) fn claimed(
+        &mut self,
+        for_pass: bool,
+        by_hint: bool,
+        result: Result<Claimed, StoreError>,
+    ) {
         self.claim_in_flight = false;
         let claimed = match result {
             Ok(claimed) => claimed,
@@ -130,28 +141,42 @@ impl Engine {
             }
         };
         self.successful_call();
+        self.shares.took(self.last_claim.elapsed());
+        self.learn_from(&claimed);
         for (id, unreadable) in claimed.unreadable {
             if self.unreadable.insert(id.clone()) {
                 tracing::error!(milestone = %id, error = %unreadable, "a milestone is left alone");
             }
             self.except.insert(id);
         }
-        self.shared
-            .missed_claims
-            .fetch_add(claimed.missed as u64, Ordering::Relaxed);
+        let counts = &self.shared.counts;
+        counts.claimed(claimed.records.len(), claimed.missed);
         let found = !claimed.records.is_empty();
         if !found
             && claimed.missed == 0
+            && claimed.left.is_empty()
             && for_pass
             && let Some(pass) = self.passes.front_mut()
         {
             pass.exhausted = true;
         }
         let poll = self.shared.config.poll;
-        self.idle_wait = if found || claimed.missed > 0 {
+        let is_for_others = claimed.missed > 0 || !claimed.left.is_empty();
+        self.idle_wait = if found {
             Duration::ZERO
+        } else if is_for_others {
+            // They are to have the time to take it.
+            let patience = self.shares.patience();
+            (self.idle_wait * 2)
+                .clamp(patience, patience.max(poll / 8))
+                .min(poll)
         } else {
             (self.idle_wait * 2).clamp(poll / 8, poll)
+        };
+        self.hint_wait = if found || is_for_others || !by_hint {
+            Duration::ZERO
+        } else {
+            (self.hint_wait * 2).clamp(HINT_EVERY / 8, HINT_EVERY)
         };
         self.poll_at = Instant::now() + self.idle_wait.mul_f64(0.9 + fastrand::f64() / 10.0);
         self.end_sessions_of_the_dead(&claimed.records);
@@ -241,10 +266,9 @@ impl Engine {
         self.plan(&id);
     }
 
-    /// Something may be due, or may have ended.
+    /// Something may be due.
     pub(super) fn hint(&mut self) {
         self.hinted = true;
-        self.watch_at = Instant::now();
     }
 
     /// Where something else of a milestone runs, it is not handed back, and no claim would find what becomes due of it.

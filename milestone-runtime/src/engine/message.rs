@@ -10,7 +10,9 @@ use super::pass::RunReport;
 use crate::{
     action::Failure,
     start::StartError,
-    store::{Claimed, Commit, Committed, Insertion, RenewRequest, Renewed, StoreError},
+    store::{
+        Claimed, Commit, Committed, Hint, Insertion, RenewRequest, Renewed, StoreError, WorkerInfo,
+    },
 };
 
 pub(crate) enum Message {
@@ -49,8 +51,12 @@ pub(crate) enum Message {
     InsertAgain { batch: Vec<Inserting> },
     Claimed {
         for_pass: bool,
+        /// Whether a hint has led to it.
+        by_hint: bool,
         result: Result<Claimed, StoreError>,
     },
+    /// The other workers were read.
+    Workers(Result<Vec<WorkerInfo>, StoreError>),
     Committed {
         sent: Vec<Sent>,
         result: Result<Vec<Committed>, StoreError>,
@@ -86,8 +92,8 @@ pub(crate) enum Message {
     Registered,
     /// A command was sent to a milestone, which may be held here.
     Mail { id: MilestoneId },
-    /// Something may be due, or may have ended.
-    Hint,
+    /// The database has told that something may be due, or has ended.
+    Hint(Hint),
     /// The runtime is gone.
     Close,
 }

@@ -7,6 +7,7 @@ mod claims;
 pub(crate) mod clock;
 mod commits;
 mod held;
+pub(crate) mod hints;
 pub(crate) mod hold;
 mod inserts;
 mod late;
@@ -15,16 +16,14 @@ pub(crate) mod message;
 pub(crate) mod pass;
 mod places;
 mod renewals;
+mod shares;
 mod suspects;
 mod watchers;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     panic::AssertUnwindSafe,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -43,15 +42,18 @@ use tokio::{
 use self::{
     clock::Clock,
     held::Held,
-    message::{Inserting, Message, Watcher},
+    message::{Inserting, Message},
     pass::Pass,
     places::Places,
+    shares::Shares,
     suspects::Suspects,
+    watchers::Watchers,
 };
 use crate::{
     action::States,
     config::Config,
     executor::Tasks,
+    metrics::Counts,
     mongo::{cleaner::Traces, once::Known, tx::Transactions},
     registry::Registry,
     store::Store,
@@ -70,8 +72,7 @@ pub(crate) struct Shared {
     pub(crate) io: Tasks,
     /// Where actions run.
     pub(crate) application: Tasks,
-    /// Milestones that were seen as due but taken by another worker in between.
-    pub(crate) missed_claims: AtomicU64,
+    pub(crate) counts: Counts,
     /// Where the toolkit tells what it leaves behind in the database.
     pub(crate) traces: Traces,
     /// The collections in which documents were written once.
@@ -114,7 +115,11 @@ pub(crate) struct Engine {
     /// Times at which work that was handed back becomes due.
     wakes: BTreeSet<Instant>,
     last_claim: Instant,
+    /// Whether something may be due since then.
     hinted: bool,
+    /// The shortest time between two looks that hints cause.
+    hint_wait: Duration,
+    shares: Shares,
     /// From then on, expired leases of others may be taken.
     takes_expired_from: Option<Instant>,
     /// Since the last call of the store that failed, until one succeeds.
@@ -127,12 +132,7 @@ pub(crate) struct Engine {
     renew_at: Instant,
     renewing: bool,
     time_at: Instant,
-    watchers: BTreeMap<MilestoneId, Vec<Watcher>>,
-    /// The last one that was looked at for a watcher.
-    watched: Option<MilestoneId>,
-    watching: bool,
-    watch_at: Instant,
-    watch_wait: Duration,
+    watchers: Watchers,
     /// Milestones that could not be read, and were named in the log.
     unreadable: BTreeSet<MilestoneId>,
     /// Those of them that are left out of claims, until they are looked at again.
@@ -183,16 +183,14 @@ impl Engine {
             wakes: BTreeSet::new(),
             last_claim: now,
             hinted: false,
+            hint_wait: Duration::ZERO,
+            shares: Shares::new(),
             outage: false,
             answered: now,
             complained: None,
             failures: 0,
             renewing: false,
-            watchers: BTreeMap::new(),
-            watched: None,
-            watching: false,
-            watch_at: now,
-            watch_wait: Duration::ZERO,
+            watchers: Watchers::new(now),
             unreadable: BTreeSet::new(),
             except: BTreeSet::new(),
             closed: false,
@@ -227,7 +225,7 @@ impl Engine {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Start { record, reply } => self.start(*record, reply),
-            Message::Watch { id, reply } => self.watch(id, reply),
+            Message::Watch { id, reply } => self.watch(&id, reply),
             Message::RunOnce { reply } => self.begin_pass(reply),
             Message::Serve => self.serve(),
             Message::Stop { grace, reply } => self.stop(grace, reply),
@@ -237,7 +235,12 @@ impl Engine {
             Message::Abort { serial } => self.places.abort(serial),
             Message::Inserted { batch, result } => self.inserted(batch, result),
             Message::InsertAgain { batch } => self.inserts.extend(batch),
-            Message::Claimed { for_pass, result } => self.claimed(for_pass, result),
+            Message::Claimed {
+                for_pass,
+                by_hint,
+                result,
+            } => self.claimed(for_pass, by_hint, result),
+            Message::Workers(result) => self.others(result),
             Message::Committed { sent, result } => self.committed(sent, result),
             Message::CommitAgain { sent } => self.commit_again(&sent),
             Message::Renewed {
@@ -256,7 +259,7 @@ impl Engine {
             Message::Wake { id } => self.plan(&id),
             Message::Registered => self.registered(),
             Message::Mail { id } => self.mail(&id),
-            Message::Hint => self.hint(),
+            Message::Hint(hint) => self.hinted(&hint),
             Message::Close => self.closed = true,
         }
     }
@@ -283,8 +286,8 @@ impl Engine {
         if self.wants_claim() && !self.claim_in_flight && self.free_for_claims() > 0 {
             wake = wake.min(self.claim_at());
         }
-        if !self.watchers.is_empty() && !self.watching {
-            wake = wake.min(self.watch_at);
+        if let Some(at) = self.watchers.next_look() {
+            wake = wake.min(at);
         }
         if let Some(at) = self.suspects.wake() {
             wake = wake.min(at);

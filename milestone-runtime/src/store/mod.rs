@@ -8,6 +8,7 @@ pub(crate) mod document;
 mod error;
 mod filter;
 pub mod mongodb;
+mod share;
 pub mod sqlite;
 
 use std::{fmt, pin::Pin, sync::Arc, time::Duration};
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::StoreError;
 pub use filter::{Filter, Listed, Page, Tally};
+pub use share::Share;
 
 /// What a call of a store gives.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -99,8 +101,19 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn workers(&self) -> StoreFuture<'_, Vec<WorkerInfo>>;
 }
 
+/// A hint of a database, see [`Store::changes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Something that nobody holds is due from then on.
+    Due(DateTime),
+    /// That milestone has ended.
+    Ended(MilestoneId),
+    /// Something has changed, and nobody knows what: it may be either.
+    Changed,
+}
+
 /// A stream of hints.
-pub type Hints = Pin<Box<dyn Stream<Item = ()> + Send>>;
+pub type Hints = Pin<Box<dyn Stream<Item = Hint> + Send>>;
 
 /// What is known of a database server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +178,8 @@ pub struct ClaimRequest {
     pub expired_before: Option<DateTime>,
     /// Milestones to leave alone.
     pub except: Vec<MilestoneId>,
+    /// What to take first, where several workers may want the same. A store in which none gets in another's way need not heed it.
+    pub share: Share,
 }
 
 /// What was taken.
@@ -176,6 +191,8 @@ pub struct Claimed {
     pub missed: usize,
     /// Those that cannot be read; they were left as they are.
     pub unreadable: Vec<(MilestoneId, Unreadable)>,
+    /// Those that were seen as due and left to the workers in whose share they are.
+    pub left: Vec<MilestoneId>,
 }
 
 /// A patch on its way.

@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use crate::store::{
-    ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
-    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+    ClaimRequest, Claimed, Commit, Committed, Filter, Hint, Hints, Insertion, Listed, Page,
+    RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
     document::{self, MAX_DOCUMENT, MAX_LEVELS},
 };
 
@@ -270,7 +270,7 @@ impl Store for MemoryStore {
     fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
         let hints = futures_util::stream::unfold(self.hints.subscribe(), |mut hints| async move {
             match hints.recv().await {
-                Ok(()) | Err(RecvError::Lagged(_)) => Some(((), hints)),
+                Ok(()) | Err(RecvError::Lagged(_)) => Some((Hint::Changed, hints)),
                 Err(RecvError::Closed) => None,
             }
         });

@@ -8,7 +8,7 @@ use milestone_runtime::{
     action::{ActionError, Options, RetryPolicy},
     core::record::{AttemptKind, Status},
     dynamic::Action,
-    store::ClaimRequest,
+    store::{ClaimRequest, Share},
     testing::{MemoryStore, Process},
 };
 use tokio::time::{sleep, timeout};
@@ -254,6 +254,7 @@ async fn the_body_of_a_suspect_outlives_its_lease() {
         queues: vec!["default".to_owned()],
         methods: Vec::new(),
         except: Vec::new(),
+        share: Share::all(),
     };
     let taken = bench.court.claim("fourth", taken).await.expect("a claim");
     assert_eq!(taken.records[0].id, id);

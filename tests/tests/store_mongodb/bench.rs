@@ -12,7 +12,7 @@ use milestone_core::{
     record::{Lease, MilestoneId, MilestoneRecord},
 };
 use milestone_runtime::store::{
-    ClaimRequest, Commit, Committed, Insertion, Store as _,
+    ClaimRequest, Commit, Committed, Insertion, Share, Store as _,
     mongodb::{DEFAULT_COLLECTION, MongoStore},
 };
 use milestone_tests::{proxy::Proxy, server::Scratch};
@@ -130,6 +130,7 @@ impl Bench {
             methods: vec!["debit".to_owned()],
             expired_before: None,
             except: Vec::new(),
+            share: Share::all(),
         }
     }
 

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use milestone_runtime::store::{Committed, Hints, RenewRequest, Store as _};
+use milestone_runtime::store::{Committed, Hint, Hints, RenewRequest, Store as _};
 use tokio::time::timeout;
 
 use super::bench::{Bench, ends};
 
-async fn comes(hints: &mut Hints) -> bool {
-    timeout(Duration::from_secs(10), hints.next())
-        .await
-        .is_ok_and(|hint| hint.is_some())
+async fn comes(hints: &mut Hints) -> Option<Hint> {
+    let hint = timeout(Duration::from_secs(10), hints.next());
+    hint.await.expect("a hint in time")
 }
 
 #[tokio::test]
@@ -24,7 +23,7 @@ async fn what_is_new_and_what_ends_is_hinted_at_but_no_claim_and_no_renewal() {
         return;
     };
     bench.insert(bench.record("new")).await;
-    assert!(comes(&mut hints).await);
+    assert_eq!(comes(&mut hints).await, Some(Hint::Due(bench.now)));
     bench.held("born-leased").await;
     let claimed = bench.store.claim(bench.request()).await.unwrap();
     let holds = vec![("new".into(), "t1".to_owned())];
@@ -43,7 +42,7 @@ async fn what_is_new_and_what_ends_is_hinted_at_but_no_claim_and_no_renewal() {
         bench.commit(&ends(&claimed.records[0])).await,
         Committed::Done
     ));
-    assert!(comes(&mut hints).await);
+    assert_eq!(comes(&mut hints).await, Some(Hint::Ended("new".into())));
 }
 
 #[tokio::test]

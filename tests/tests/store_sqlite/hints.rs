@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
-use milestone_runtime::store::{Hints, Store, sqlite::SqliteStore};
+use milestone_runtime::store::{Hint, Hints, Store, sqlite::SqliteStore};
 
 use crate::support::{LEASE, commit, end, held, insert, later, opened, record};
 
-async fn hint(hints: &mut Hints) -> Option<()> {
+async fn hint(hints: &mut Hints) -> Option<Hint> {
     tokio::time::timeout(Duration::from_secs(10), hints.next())
         .await
         .expect("a hint in time")
@@ -23,7 +23,7 @@ async fn they_come_from_this_store_and_from_others() {
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(hints.next().now_or_never().is_none(), "nothing has changed");
     insert(&store, record("a", now)).await;
-    assert_eq!(hint(&mut hints).await, Some(()));
+    assert_eq!(hint(&mut hints).await, Some(Hint::Changed));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(
         hints.next().now_or_never().is_none(),
@@ -31,7 +31,7 @@ async fn they_come_from_this_store_and_from_others() {
     );
     let begin = Instant::now();
     insert(&other, record("b", now)).await;
-    assert_eq!(hint(&mut hints).await, Some(()));
+    assert_eq!(hint(&mut hints).await, Some(Hint::Changed));
     assert!(
         begin.elapsed() < Duration::from_secs(2),
         "{:?}",
@@ -75,5 +75,5 @@ async fn they_tell_what_is_due_or_has_ended_only() {
         commit(&store, end(&one)).await,
         milestone_runtime::store::Committed::Done
     ));
-    assert_eq!(hint(&mut hints).await, Some(()));
+    assert_eq!(hint(&mut hints).await, Some(Hint::Changed));
 }

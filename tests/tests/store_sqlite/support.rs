@@ -17,7 +17,7 @@ use milestone_core::{
     record::{DEFAULT_QUEUE, Lease, MilestoneId, MilestoneRecord},
 };
 use milestone_runtime::store::{
-    ClaimRequest, Commit, Committed, Insertion, Store, StoreError, sqlite::SqliteStore,
+    ClaimRequest, Commit, Committed, Insertion, Share, Store, StoreError, sqlite::SqliteStore,
 };
 
 /// How long leases are, in milliseconds: longer than any test, so that none ends by itself.
@@ -88,6 +88,7 @@ pub(crate) fn request(owner: &str, now: DateTime, limit: usize) -> ClaimRequest 
         methods: vec!["work".to_owned()],
         expired_before: None,
         except: Vec::new(),
+        share: Share::all(),
     }
 }
 

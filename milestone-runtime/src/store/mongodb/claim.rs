@@ -16,10 +16,16 @@ use super::{
     read::{self, Concern, Held},
     update::{self, Statement},
 };
-use crate::store::{ClaimRequest, Claimed, StoreError};
+use crate::store::{ClaimRequest, Claimed, Share, StoreError};
 
-/// How many candidates are looked at for one that is taken, so that workers do not all fight over the first ones.
+/// How many candidates are looked at for one that is taken, and for one that is taken where workers share what is due, times their number.
 const SPREAD: usize = 3;
+const SPREAD_OF_SHARES: usize = 2;
+
+/// How many candidates are looked at, at the least for each share and at the most; `SPREAD` for one in any case. Where one share is behind the
+/// others, the first ones are all in that; where no other worker is known, there may be some all the same.
+const LOOKED_AT: (usize, usize) = (32, 1024);
+const LOOKED_AT_ALONE: usize = 64;
 
 /// How many documents are read at once to get past those that cannot be read.
 const MOST_READ: usize = 256;
@@ -91,14 +97,47 @@ fn may_be_taken(record: &MilestoneRecord, request: &ClaimRequest) -> bool {
     is_first && is_due && is_free
 }
 
-/// Spreads the candidates, which come in the order of time. Those of a higher priority come first all the same.
-fn spread(candidates: Vec<(MilestoneId, i64)>, room: usize) -> Vec<MilestoneId> {
-    let mut candidates: Vec<_> = candidates.into_iter().enumerate().collect();
-    fastrand::shuffle(&mut candidates);
-    candidates.sort_by_key(|(_, (_, priority))| Reverse(*priority));
-    candidates.truncate(room);
-    candidates.sort_by_key(|(place, (_, priority))| (Reverse(*priority), *place));
-    candidates.into_iter().map(|(_, (id, _))| id).collect()
+/// Chooses among the candidates, which come in the order of time; those of a higher priority come first all the same. Of one priority: where
+/// no other worker is known, any, so that two do not fight over the first ones; else the first ones of the worker's own share. Where nothing is
+/// in that, it takes its part of what others have left for long enough.
+fn choose(
+    candidates: Vec<(MilestoneId, i64)>,
+    room: usize,
+    share: &Share,
+    left: &mut Vec<MilestoneId>,
+) -> Vec<MilestoneId> {
+    let mut chosen: Vec<_> = candidates.into_iter().enumerate().collect();
+    if share.parts() == 1 {
+        fastrand::shuffle(&mut chosen);
+        chosen.sort_by_key(|(_, (_, priority))| Reverse(*priority));
+        chosen.truncate(room);
+    } else {
+        let of_others: Vec<_> = chosen
+            .extract_if(.., |(_, (id, _))| !share.is_mine(id))
+            .collect();
+        left.extend(of_others.iter().map(|(_, (id, _))| id.clone()));
+        let mut room = room;
+        if chosen.is_empty() {
+            let mut anybodys = of_others;
+            anybodys.retain(|(_, (id, _))| share.is_anybodys(id));
+            fastrand::shuffle(&mut anybodys);
+            room = room.min(anybodys.len().div_ceil(share.parts()));
+            chosen = anybodys;
+        }
+        chosen.sort_by_key(|(_, (_, priority))| Reverse(*priority));
+        chosen.truncate(room);
+    }
+    chosen.sort_by_key(|(place, (_, priority))| (Reverse(*priority), *place));
+    chosen.into_iter().map(|(_, (id, _))| id).collect()
+}
+
+/// How many candidates are looked at where there is room for so many.
+fn looked_at(room: usize, share: &Share) -> usize {
+    let (least, most) = LOOKED_AT;
+    let alone = room.saturating_mul(SPREAD).max(LOOKED_AT_ALONE);
+    let of_a_share = room.saturating_mul(SPREAD_OF_SHARES).max(least);
+    let shared = of_a_share.saturating_mul(share.parts());
+    alone.max(shared.min(most))
 }
 
 async fn look(
@@ -107,7 +146,7 @@ async fn look(
     except: &[MilestoneId],
     room: usize,
 ) -> Result<Vec<(MilestoneId, i64)>, Error> {
-    let limit = u32::try_from(room.saturating_mul(SPREAD)).unwrap_or(u32::MAX);
+    let limit = u32::try_from(looked_at(room, &request.share)).unwrap_or(u32::MAX);
     // What is due first comes first, so that no queue starves behind another.
     let find = connection
         .milestones
@@ -166,7 +205,7 @@ pub(super) async fn claim(
         if candidates.is_empty() {
             break;
         }
-        let ids = spread(candidates, room);
+        let ids = choose(candidates, room, &request.share, &mut claimed.left);
         let mut taking = prepare(connection, request, ids, &mut claimed).await?;
         taking.truncate(request.limit);
         take_all(connection, taking, &request.token, &mut claimed).await?;
@@ -290,7 +329,11 @@ async fn take(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(20);
 
     fn request() -> ClaimRequest {
         ClaimRequest {
@@ -303,6 +346,7 @@ mod tests {
             methods: vec!["debit".to_owned()],
             expired_before: None,
             except: vec![],
+            share: Share::all(),
         }
     }
 
@@ -351,26 +395,80 @@ mod tests {
         assert_eq!(filter(&"a".into(), &seen), held);
     }
 
+    /// Candidates in the order of time, with their priorities.
+    fn candidates_of(count: i64, priority: fn(i64) -> i64) -> Vec<(MilestoneId, i64)> {
+        (0..count)
+            .map(|number| (MilestoneId::from(format!("{number}")), priority(number)))
+            .collect()
+    }
+
+    fn chosen(candidates: Vec<(MilestoneId, i64)>, room: usize) -> Vec<MilestoneId> {
+        choose(candidates, room, &Share::all(), &mut Vec::new())
+    }
+
     #[test]
     fn a_higher_priority_comes_first_then_what_is_due_first() {
-        let candidates = |priority: fn(i64) -> i64| {
-            (0..9)
-                .map(|number| (MilestoneId::from(format!("{number}")), priority(number)))
-                .collect()
-        };
         let expected: [MilestoneId; 3] = ["2".into(), "5".into(), "8".into()];
-        assert_eq!(spread(candidates(|number| number % 3), 3), expected);
-        assert!(spread(candidates(|_| 0), 5).is_sorted());
+        assert_eq!(chosen(candidates_of(9, |number| number % 3), 3), expected);
+        assert!(chosen(candidates_of(9, |_| 0), 5).is_sorted());
     }
 
     #[test]
     fn candidates_are_spread() {
-        let firsts = (0..200).map(|_| {
-            let candidates = (0..6)
-                .map(|number| (MilestoneId::from(format!("{number}")), 0))
-                .collect();
-            spread(candidates, 2).remove(0)
-        });
+        let firsts = (0..200).map(|_| chosen(candidates_of(6, |_| 0), 2).remove(0));
         assert!(firsts.collect::<std::collections::HashSet<_>>().len() > 3);
+    }
+
+    #[test]
+    fn workers_that_share_choose_different_ones() {
+        let mut all = Vec::new();
+        for part in 0..4 {
+            let share = Share::new(part, 4, HashMap::new(), PATIENCE);
+            let mut left = Vec::new();
+            let own = choose(candidates_of(100, |_| 0), 10, &share, &mut left);
+            assert!(own.len() <= 10 && own.iter().all(|id| share.is_mine(id)));
+            assert!(left.iter().all(|id| !share.is_mine(id)));
+            assert!((60..90).contains(&left.len()), "{}", left.len());
+            all.extend(own);
+        }
+        let different: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+    }
+
+    #[test]
+    fn what_others_leave_is_taken_where_there_is_nothing_else() {
+        let candidates = candidates_of(100, |number| i64::from(number == 7));
+        let alone = Share::new(0, 2, HashMap::new(), PATIENCE);
+        let of_others = candidates.iter().filter(|(id, _)| !alone.is_mine(id));
+        let of_others: Vec<_> = of_others.cloned().collect();
+        let seen = |time| of_others.iter().map(move |(id, _)| (id.clone(), time));
+        let chosen = |candidates: &[_], time| {
+            let share = Share::new(0, 2, seen(time).collect(), PATIENCE);
+            let mut left = Vec::new();
+            let chosen = choose(candidates.to_vec(), 100, &share, &mut left);
+            (chosen, left)
+        };
+        let (own, left) = chosen(&candidates, PATIENCE);
+        assert_eq!(
+            (own.len(), left.len()),
+            (100 - of_others.len(), of_others.len())
+        );
+        let (none, left) = chosen(&of_others, PATIENCE / 2);
+        assert_eq!((none.len(), left.len()), (0, of_others.len()));
+        let (some, left) = chosen(&of_others, PATIENCE);
+        assert_eq!(
+            (some.len(), left.len()),
+            (of_others.len().div_ceil(2), of_others.len())
+        );
+    }
+
+    #[test]
+    fn shares_widen_the_look_within_a_bound() {
+        let share = |of| Share::new(0, of, HashMap::new(), PATIENCE);
+        assert_eq!(looked_at(1, &share(1)), 64);
+        assert_eq!(looked_at(100, &share(1)), 300);
+        assert_eq!(looked_at(10, &share(8)), 256);
+        assert_eq!(looked_at(100, &share(8)), 1_024);
+        assert_eq!(looked_at(1_000, &share(8)), 3_000);
     }
 }

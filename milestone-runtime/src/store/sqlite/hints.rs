@@ -3,12 +3,12 @@
 use futures_util::stream;
 use tokio::sync::watch;
 
-use super::super::Hints;
+use super::super::{Hint, Hints};
 
 /// Yields after each change, several at once as one, until the store is dropped.
 pub(super) fn stream(changes: watch::Receiver<u64>) -> Hints {
     Box::pin(stream::unfold(changes, async |mut changes| {
         changes.changed().await.ok()?;
-        Some(((), changes))
+        Some((Hint::Changed, changes))
     }))
 }

@@ -14,7 +14,7 @@ use milestone_core::{
 
 use super::Subject;
 use crate::store::{
-    ClaimRequest, Claimed, Commit, Committed, Insertion, RenewRequest, Renewed, Sent, Store,
+    ClaimRequest, Claimed, Commit, Committed, Insertion, RenewRequest, Renewed, Sent, Share, Store,
     StoreError,
 };
 
@@ -156,6 +156,7 @@ impl Bench {
             methods: vec!["work".to_owned()],
             expired_before: None,
             except: Vec::new(),
+            share: Share::all(),
         }
     }
 

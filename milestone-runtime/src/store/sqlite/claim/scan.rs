@@ -122,10 +122,7 @@ impl<'a> Scan<'a> {
     }
 
     fn due_statement(&self) -> Outcome<CachedStatement<'a>> {
-        let sql = format!(
-            "SELECT id, next_at, until, due, priority FROM {} WHERE next_queue = ? AND next_at <= ? ORDER BY next_at",
-            self.reading.database.table
-        );
+        let sql = due_sql(&self.reading.database.table);
         Ok(self.reading.connection.prepare_cached(&sql)?)
     }
 
@@ -145,11 +142,7 @@ impl<'a> Scan<'a> {
         let Some(folder) = &self.folder else {
             return Ok(dead);
         };
-        // From one owner to the next by the index, past all that each of them holds.
-        let sql = format!(
-            "SELECT min(owner) FROM {} WHERE owner > ?",
-            self.reading.database.table
-        );
+        let sql = owner_sql(&self.reading.database.table);
         let mut statement = self.reading.connection.prepare_cached(&sql)?;
         let mut last = String::new();
         while let Some(owner) = statement
@@ -167,10 +160,7 @@ impl<'a> Scan<'a> {
 
     /// What a dead worker held, whenever its leases would have ended.
     fn held_by(&self, owner: &str) -> Outcome<Vec<Entry>> {
-        let sql = format!(
-            "SELECT id, ifnull(next_at, 0), until, due, priority FROM {} WHERE owner = ?",
-            self.reading.database.table
-        );
+        let sql = held_sql(&self.reading.database.table);
         let mut statement = self.reading.connection.prepare_cached(&sql)?;
         let rows = statement.query_map([owner], Entry::read)?;
         let mut held = Vec::new();
@@ -184,6 +174,23 @@ impl<'a> Scan<'a> {
         }
         Ok(held)
     }
+}
+
+/// What is due in a queue, the earliest first.
+fn due_sql(table: &str) -> String {
+    format!(
+        "SELECT id, next_at, until, due, priority FROM {table} WHERE next_queue = ? AND next_at <= ? ORDER BY next_at"
+    )
+}
+
+/// From one owner to the next by the index, past all that each of them holds.
+fn owner_sql(table: &str) -> String {
+    format!("SELECT min(owner) FROM {table} WHERE owner > ?")
+}
+
+/// What a worker holds.
+fn held_sql(table: &str) -> String {
+    format!("SELECT id, ifnull(next_at, 0), until, due, priority FROM {table} WHERE owner = ?")
 }
 
 /// What is due in one queue.
@@ -211,5 +218,109 @@ fn next(queues: &mut [Queue<'_>]) -> Outcome<Option<Entry>> {
     match heads.min_by_key(|queue| queue.head.as_ref().map(|entry| entry.at)) {
         Some(queue) => queue.advance(),
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::{DateTime, doc};
+    use rusqlite::{Connection, StatementStatus};
+
+    use super::*;
+    use crate::store::{
+        Share,
+        sqlite::{connect, names::Database},
+    };
+
+    fn sqls(database: &Database) -> [String; 3] {
+        [due_sql, owner_sql, held_sql].map(|sql| sql(&database.table))
+    }
+
+    /// A table with so many finished milestones, ten that are due and ten that a worker holds.
+    fn table(finished: i64) -> (Database, Connection) {
+        let database = Database::memory("_milestones_").unwrap();
+        let connection = connect::writing(&database).unwrap();
+        let fill = |count: i64, id: &str, columns: &str, values: &str, due: &[u8]| {
+            let sql = format!(
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) \
+                 INSERT INTO {} (id, state, priority, due, doc, {columns}) SELECT '{id}' || i, '{id}', 0, ?, x'00', {values} FROM n",
+                database.table
+            );
+            connection.execute(&sql, [due]).unwrap();
+        };
+        let due = doc! { "queue": "default", "method": "a", "at": DateTime::from_millis(5) };
+        let due = doc! { "due": [due] }.to_vec().unwrap();
+        fill(finished, "completed", "type", "'a'", &[]);
+        fill(10, "ready", "next_queue, next_at", "'default', 5", &due);
+        let held = "next_queue, next_at, owner, until";
+        fill(10, "running", held, "'default', 900, 'other', 900", &due);
+        connection.execute_batch("ANALYZE").unwrap();
+        (database, connection)
+    }
+
+    /// How many steps SQLite makes for a look that finds so many, and how many of them are of a walk over the table.
+    fn steps(database: &Database, connection: &Connection, now: i64, found: usize) -> (i32, i32) {
+        let request = ClaimRequest {
+            owner: "w".to_owned(),
+            token: "t".to_owned(),
+            limit: 10,
+            now: DateTime::from_millis(now),
+            until: DateTime::from_millis(1_000),
+            queues: vec!["default".to_owned()],
+            methods: vec!["a".to_owned()],
+            expired_before: Some(DateTime::from_millis(now)),
+            except: vec![],
+            share: Share::all(),
+        };
+        let reading = Reading {
+            connection,
+            database,
+        };
+        let mut count = 0;
+        let shown = Scan::new(reading, &request).run(|_| {
+            count += 1;
+            Ok(true)
+        });
+        assert!(shown.is_ok());
+        assert_eq!(count, found);
+        let mut all = (0, 0);
+        for sql in sqls(database) {
+            let statement = connection.prepare_cached(&sql).unwrap();
+            all.0 += statement.reset_status(StatementStatus::VmStep);
+            all.1 += statement.reset_status(StatementStatus::FullscanStep);
+        }
+        all
+    }
+
+    /// F38: an idle look and one that finds something cost the same among few finished milestones and among many.
+    #[test]
+    fn f38_a_look_costs_the_same_among_many_finished_ones() {
+        let [few, many] = [100, 20_000].map(|finished| {
+            let (database, connection) = table(finished);
+            for sql in sqls(&database) {
+                let mut plan = connection
+                    .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+                    .unwrap();
+                let parameters = vec!["default"; plan.parameter_count()];
+                let steps = plan
+                    .query_map(rusqlite::params_from_iter(parameters), |row| {
+                        row.get::<_, String>("detail")
+                    })
+                    .unwrap();
+                for step in steps {
+                    let step = step.unwrap();
+                    assert!(
+                        step.starts_with("SEARCH") && step.contains("INDEX"),
+                        "{step}"
+                    );
+                }
+            }
+            let idle = steps(&database, &connection, 1, 0);
+            let claim = steps(&database, &connection, 500, 10);
+            assert!(idle.0 > 0 && claim.0 > idle.0, "{idle:?} {claim:?}");
+            (idle, claim)
+        });
+        assert_eq!(few, many);
+        assert_eq!((few.0.1, few.1.1), (0, 0), "no walk over the table");
     }
 }
