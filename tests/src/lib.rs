@@ -1,6 +1,7 @@
 //! What the tests have in common.
 
 pub mod checker;
+pub mod commands;
 pub mod doomed;
 pub mod flaky;
 pub mod journal;

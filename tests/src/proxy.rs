@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use bson::RawDocument;
+use bson::{Document, RawDocument};
 use mongodb::options::{ClientOptions, ServerAddress};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -39,6 +39,8 @@ struct Network {
     cut: Notify,
     open: AtomicUsize,
     away: AtomicBool,
+    /// Whether the server says of itself that it stands alone.
+    standalone: AtomicBool,
 }
 
 /// Where requests wait.
@@ -94,6 +96,12 @@ impl Proxy {
     /// Where clients connect to.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// From now on the server says of itself what one without a replica set says; to the driver and to the store it is one. It does not refuse
+    /// what such a server refuses.
+    pub fn pretend_standalone(&self) {
+        self.network.standalone.store(true, Ordering::SeqCst);
     }
 
     /// Closes all connections that there are, with whatever is on its way, and says how many there were.
@@ -193,7 +201,7 @@ async fn connect(client: TcpStream, server: &str, network: &Network) -> io::Resu
     let doomed = Arc::<Mutex<HashSet<i32>>>::default();
     tokio::select! {
         ended = requests(from_client, to_server, network, Arc::clone(&doomed)) => ended,
-        ended = replies(from_server, to_client, &network.losses, Arc::clone(&doomed)) => ended,
+        ended = replies(from_server, to_client, network, Arc::clone(&doomed)) => ended,
     }
 }
 
@@ -237,18 +245,21 @@ async fn requests(
 async fn replies(
     mut server: OwnedReadHalf,
     mut client: OwnedWriteHalf,
-    losses: &Mutex<Losses>,
+    network: &Network,
     doomed: Arc<Mutex<HashSet<i32>>>,
 ) -> io::Result<()> {
     loop {
-        let message = read_message(&mut server).await?;
+        let mut message = read_message(&mut server).await?;
         if doomed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .contains(&number(&message, 8))
         {
-            lock(losses).happened += 1;
+            lock(&network.losses).happened += 1;
             return Ok(());
+        }
+        if network.standalone.load(Ordering::SeqCst) {
+            message = alone(message).map_err(io::Error::other)?;
         }
         client.write_all(&message).await?;
     }
@@ -271,15 +282,54 @@ fn number(message: &[u8], at: usize) -> i32 {
         .map_or(0, i32::from_le_bytes)
 }
 
-/// The name of the command in a message of the present kind, `OP_MSG`: the first key of the document behind the flags.
-fn command(message: &[u8]) -> Option<String> {
+/// Where the document of a message of the present kind, `OP_MSG`, begins: behind the flags.
+const DOCUMENT: usize = 16 + 4 + 1;
+
+fn document(message: &[u8]) -> Option<&RawDocument> {
     const OP_MSG: i32 = 2013;
-    const DOCUMENT: usize = 16 + 4 + 1;
     if number(message, 12) != OP_MSG || message.get(DOCUMENT - 1) != Some(&0) {
         return None;
     }
     let length = usize::try_from(number(message, DOCUMENT)).ok()?;
-    let document = RawDocument::from_bytes(message.get(DOCUMENT..DOCUMENT + length)?).ok()?;
-    let (name, _) = document.iter().next()?.ok()?;
+    RawDocument::from_bytes(message.get(DOCUMENT..DOCUMENT + length)?).ok()
+}
+
+/// The name of the command in a message: the first key of its document.
+fn command(message: &[u8]) -> Option<String> {
+    let (name, _) = document(message)?.iter().next()?.ok()?;
     Some(name.as_str().to_owned())
+}
+
+/// What the server says of itself, without all that only a member of a replica set says. Other replies stay as they are.
+fn alone(message: Vec<u8>) -> Result<Vec<u8>, bson::error::Error> {
+    const OF_A_SET: [&str; 9] = [
+        "setName",
+        "setVersion",
+        "hosts",
+        "primary",
+        "secondary",
+        "me",
+        "electionId",
+        "lastWrite",
+        "topologyVersion",
+    ];
+    let Some(said) = document(&message) else {
+        return Ok(message);
+    };
+    if !said
+        .iter_elements()
+        .flatten()
+        .any(|element| element.key() == "maxWireVersion")
+    {
+        return Ok(message);
+    }
+    let mut said = Document::try_from(said)?;
+    for name in OF_A_SET {
+        said.remove(name);
+    }
+    let mut changed = message[..DOCUMENT].to_vec();
+    changed.extend(said.to_vec()?);
+    let length = i32::try_from(changed.len()).unwrap_or(i32::MAX);
+    changed[..4].copy_from_slice(&length.to_le_bytes());
+    Ok(changed)
 }

@@ -5,7 +5,11 @@
 mod documents;
 mod duplicates;
 mod growth;
+mod hints;
+mod housekeeping;
+mod idle;
 mod leases;
+mod load;
 mod saga;
 mod shutdown;
 mod support;
