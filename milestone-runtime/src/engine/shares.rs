@@ -121,7 +121,7 @@ impl Engine {
         let now = Instant::now();
         let share = self.shares.share(now);
         let mut taken = claimed.records.iter();
-        let stolen = taken.any(|record| !share.is_mine(&record.id));
+        let stolen = taken.any(|record| !share.falls_to_me(&record.id));
         let (taken, missed) = (claimed.records.len(), claimed.missed);
         let changed = self.shares.learn(taken, missed, stolen, now);
         self.shares.leave(claimed.left.clone(), now);

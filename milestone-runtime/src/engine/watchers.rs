@@ -244,7 +244,7 @@ impl Engine {
         if watched && !ended {
             self.watchers.look_at(&id, Instant::now() + FIRST_WAIT);
         }
-        if !passing && !(watched && ended) {
+        if !(passing || watched && ended) {
             return;
         }
         let record = Arc::new(held.full_record());

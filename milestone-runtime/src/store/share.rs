@@ -50,7 +50,16 @@ impl Share {
     #[must_use]
     pub fn is_mine(&self, id: &MilestoneId) -> bool {
         let turn = self.left.get(id).map_or(0, Duration::as_secs) / TURN.as_secs();
-        self.of == 1 || hash(id, turn) % u64::from(self.of) == u64::from(self.part)
+        self.of == 1 || self.owner(id, turn) == self.part
+    }
+
+    /// Whether it is this worker's from the beginning, not only since another one has not taken it.
+    pub(crate) fn falls_to_me(&self, id: &MilestoneId) -> bool {
+        self.of == 1 || self.owner(id, 0) == self.part
+    }
+
+    fn owner(&self, id: &MilestoneId, turn: u64) -> u32 {
+        u32::try_from(hash(id, turn) % u64::from(self.of)).unwrap_or_default()
     }
 
     /// Whether it has been left to others for long enough to be taken by a worker that has nothing else.
@@ -96,7 +105,8 @@ mod tests {
             sizes.iter().all(|size| (900..1_100).contains(size)),
             "{sizes:?}"
         );
-        assert!(Share::all().is_mine(&MilestoneId::new()));
+        let id = MilestoneId::new();
+        assert!(Share::all().is_mine(&id) && Share::all().falls_to_me(&id));
     }
 
     #[test]
@@ -106,7 +116,10 @@ mod tests {
         for seconds in 0..1_800 {
             let left = HashMap::from([(id.clone(), Duration::from_secs(seconds))]);
             let owner = owners(4, &left, &id);
+            let first = *all.first().unwrap_or(&owner[0]);
             assert_eq!(owner.len(), 1);
+            let share = Share::new(owner[0], 4, left, PATIENCE);
+            assert_eq!(share.falls_to_me(&id), owner[0] == first);
             all.extend(owner);
         }
         assert!((0..4).all(|part| all.contains(&part)), "{all:?}");

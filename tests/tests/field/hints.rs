@@ -121,6 +121,11 @@ async fn all_have_ended(client: &Runtime) {
     }
 }
 
+/// How often one time is in another.
+fn times(time: Duration, part: Duration) -> usize {
+    usize::try_from(time.as_millis() / part.as_millis()).unwrap()
+}
+
 /// What a worker has warned of.
 fn warnings(worker: &Runtime, text: &str) -> Vec<String> {
     let lines = logs::lines_with(worker.worker()).into_iter();
@@ -256,7 +261,7 @@ fn f25_a_stream_that_errs_for_ever() {
                 tokio::time::sleep(POLL).await;
             }
             // Waits of 1, 2 and 4 seconds, or half of that.
-            let most = 4 + began.elapsed().as_secs() as usize / 3;
+            let most = 4 + times(began.elapsed(), Duration::from_secs(3));
             let streams = bench.streams();
             println!(
                 "{command} fails with {code}: {streams} streams in {:?}",

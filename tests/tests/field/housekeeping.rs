@@ -130,8 +130,8 @@ fn f41_cleaners_sweep_up_the_same_traces() {
         let scratch = place.scratch().unwrap();
         let accounts = scratch.database().collection::<Document>("accounts");
         let names: Vec<String> = (0..ACCOUNTS).map(|number| format!("a{number}")).collect();
-        let named: Vec<&str> = names.iter().map(String::as_str).collect();
-        transfer::open(&accounts, &named).await;
+        let accounts_of: Vec<&str> = names.iter().map(String::as_str).collect();
+        transfer::open(&accounts, &accounts_of).await;
         let mut workers = Vec::new();
         for _ in 0..3 {
             let builder = place.builder().clock_skew(SKEW).register(pays(&accounts));

@@ -97,38 +97,49 @@ fn may_be_taken(record: &MilestoneRecord, request: &ClaimRequest) -> bool {
     is_first && is_due && is_free
 }
 
+/// A milestone that is due, as the look sees it.
+#[derive(Clone)]
+struct Candidate {
+    id: MilestoneId,
+    priority: i64,
+    /// Whether its lease has ended without having been handed back.
+    is_abandoned: bool,
+}
+
 /// Chooses among the candidates, which come in the order of time; those of a higher priority come first all the same. Of one priority: where
-/// no other worker is known, any, so that two do not fight over the first ones; else the first ones of the worker's own share. Where nothing is
-/// in that, it takes its part of what others have left for long enough.
+/// no other worker is known, any, so that two do not fight over the first ones; else the first ones of the worker's own share, and what a dead
+/// worker has left, which waits already. Where there is neither, it takes its part of what others have left for long enough.
 fn choose(
-    candidates: Vec<(MilestoneId, i64)>,
+    candidates: Vec<Candidate>,
     room: usize,
     share: &Share,
     left: &mut Vec<MilestoneId>,
 ) -> Vec<MilestoneId> {
+    let mut room = room;
     let mut chosen: Vec<_> = candidates.into_iter().enumerate().collect();
     if share.parts() == 1 {
         fastrand::shuffle(&mut chosen);
-        chosen.sort_by_key(|(_, (_, priority))| Reverse(*priority));
-        chosen.truncate(room);
     } else {
+        let is_of_others =
+            |candidate: &Candidate| !candidate.is_abandoned && !share.is_mine(&candidate.id);
         let of_others: Vec<_> = chosen
-            .extract_if(.., |(_, (id, _))| !share.is_mine(id))
+            .extract_if(.., |(_, candidate)| is_of_others(candidate))
             .collect();
-        left.extend(of_others.iter().map(|(_, (id, _))| id.clone()));
-        let mut room = room;
+        left.extend(of_others.iter().map(|(_, candidate)| candidate.id.clone()));
         if chosen.is_empty() {
-            let mut anybodys = of_others;
-            anybodys.retain(|(_, (id, _))| share.is_anybodys(id));
-            fastrand::shuffle(&mut anybodys);
-            room = room.min(anybodys.len().div_ceil(share.parts()));
-            chosen = anybodys;
+            chosen = of_others;
+            chosen.retain(|(_, candidate)| share.is_anybodys(&candidate.id));
+            fastrand::shuffle(&mut chosen);
+            room = room.min(chosen.len().div_ceil(share.parts()));
         }
-        chosen.sort_by_key(|(_, (_, priority))| Reverse(*priority));
-        chosen.truncate(room);
     }
-    chosen.sort_by_key(|(place, (_, priority))| (Reverse(*priority), *place));
-    chosen.into_iter().map(|(_, (id, _))| id).collect()
+    chosen.sort_by_key(|(_, candidate)| Reverse(candidate.priority));
+    chosen.truncate(room);
+    chosen.sort_by_key(|(place, candidate)| (Reverse(candidate.priority), *place));
+    chosen
+        .into_iter()
+        .map(|(_, candidate)| candidate.id)
+        .collect()
 }
 
 /// How many candidates are looked at where there is room for so many.
@@ -145,19 +156,25 @@ async fn look(
     request: &ClaimRequest,
     except: &[MilestoneId],
     room: usize,
-) -> Result<Vec<(MilestoneId, i64)>, Error> {
+) -> Result<Vec<Candidate>, Error> {
     let limit = u32::try_from(looked_at(room, &request.share)).unwrap_or(u32::MAX);
     // What is due first comes first, so that no queue starves behind another.
     let find = connection
         .milestones
         .find(candidates(request, except))
         .with_options(Concern::Local.options(connection))
-        .projection(doc! { "priority": 1 })
+        .projection(doc! { "priority": 1, "lease.until": 1 })
         .sort(doc! { "next.at": 1 })
         .limit(i64::from(limit))
         .batch_size(limit);
     let documents: Vec<_> = find.await?.try_collect().await?;
-    let candidate = |document| Some((read::id(document)?, read::integer(document, "priority")));
+    let candidate = |document| {
+        Some(Candidate {
+            id: read::id(document)?,
+            priority: read::integer(document, "priority"),
+            is_abandoned: document.get_document("lease").is_ok(),
+        })
+    };
     Ok(documents.iter().filter_map(candidate).collect())
 }
 
@@ -396,13 +413,16 @@ mod tests {
     }
 
     /// Candidates in the order of time, with their priorities.
-    fn candidates_of(count: i64, priority: fn(i64) -> i64) -> Vec<(MilestoneId, i64)> {
-        (0..count)
-            .map(|number| (MilestoneId::from(format!("{number}")), priority(number)))
-            .collect()
+    fn candidates_of(count: i64, priority: fn(i64) -> i64) -> Vec<Candidate> {
+        let candidate = |number: i64| Candidate {
+            id: format!("{number}").into(),
+            priority: priority(number),
+            is_abandoned: false,
+        };
+        (0..count).map(candidate).collect()
     }
 
-    fn chosen(candidates: Vec<(MilestoneId, i64)>, room: usize) -> Vec<MilestoneId> {
+    fn chosen(candidates: Vec<Candidate>, room: usize) -> Vec<MilestoneId> {
         choose(candidates, room, &Share::all(), &mut Vec::new())
     }
 
@@ -437,12 +457,12 @@ mod tests {
 
     #[test]
     fn what_others_leave_is_taken_where_there_is_nothing_else() {
-        let candidates = candidates_of(100, |number| i64::from(number == 7));
+        let candidates = candidates_of(100, |_| 0);
         let alone = Share::new(0, 2, HashMap::new(), PATIENCE);
-        let of_others = candidates.iter().filter(|(id, _)| !alone.is_mine(id));
+        let of_others = candidates.iter().filter(|one| !alone.is_mine(&one.id));
         let of_others: Vec<_> = of_others.cloned().collect();
-        let seen = |time| of_others.iter().map(move |(id, _)| (id.clone(), time));
-        let chosen = |candidates: &[_], time| {
+        let seen = |time| of_others.iter().map(move |one| (one.id.clone(), time));
+        let chosen = |candidates: &[Candidate], time| {
             let share = Share::new(0, 2, seen(time).collect(), PATIENCE);
             let mut left = Vec::new();
             let chosen = choose(candidates.to_vec(), 100, &share, &mut left);
@@ -460,6 +480,21 @@ mod tests {
             (some.len(), left.len()),
             (of_others.len().div_ceil(2), of_others.len())
         );
+    }
+
+    #[test]
+    fn what_a_dead_worker_has_left_is_everybodys() {
+        for part in 0..2 {
+            let mut candidates = candidates_of(20, |_| 0);
+            for candidate in &mut candidates {
+                candidate.is_abandoned = true;
+            }
+            let share = Share::new(part, 2, HashMap::new(), PATIENCE);
+            let mut left = Vec::new();
+            let chosen = choose(candidates, 5, &share, &mut left);
+            let expected = ["0", "1", "2", "3", "4"].map(MilestoneId::from);
+            assert_eq!((&chosen[..], left.len()), (&expected[..], 0));
+        }
     }
 
     #[test]

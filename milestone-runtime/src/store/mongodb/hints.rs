@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The stream is an aggregation like others: the driver's own way opens a stream that has failed again at once and without end.
 fn pipeline() -> [Document; 3] {
     let terminal = Status::ALL.into_iter().filter(|state| state.is_terminal());
-    let terminal: Vec<&str> = terminal.map(|state| state.as_str()).collect();
+    let terminal: Vec<&str> = terminal.map(Status::as_str).collect();
     let updated = "updateDescription.updatedFields";
     let worth = doc! { "$or": [
         { "operationType": "insert", "fullDocument.lease": { "$exists": false } },
