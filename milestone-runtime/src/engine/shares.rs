@@ -12,7 +12,7 @@ use crate::store::{Claimed, Share, StoreError, WorkerInfo};
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(2));
 
 /// How many are taken at once at first, and at last.
-const FEW: usize = 4;
+const FEW: usize = 2;
 const MANY: usize = 1 << 20;
 
 /// Where no other worker has been in the way for so long, a worker that does not take what is its own is one that takes nothing at all.
@@ -187,8 +187,8 @@ mod tests {
     fn it_begins_with_few_and_takes_more_while_nobody_is_in_the_way() {
         let now = Instant::now();
         let mut shares = Shares::new();
+        assert!(!shares.learn(2, 0, false, now));
         assert!(!shares.learn(4, 0, false, now));
-        assert!(!shares.learn(8, 0, false, now));
         assert_eq!(shares.most(), 4 * FEW);
         assert!(
             !shares.learn(0, 0, false, now),

@@ -23,9 +23,8 @@ const SPREAD: usize = 3;
 const SPREAD_OF_SHARES: usize = 2;
 
 /// How many candidates are looked at, at the least for each share and at the most; `SPREAD` for one in any case. Where one share is behind the
-/// others, the first ones are all in that; where no other worker is known, there may be some all the same.
+/// others, the first ones are all in that.
 const LOOKED_AT: (usize, usize) = (32, 1024);
-const LOOKED_AT_ALONE: usize = 64;
 
 /// How many documents are read at once to get past those that cannot be read.
 const MOST_READ: usize = 256;
@@ -145,10 +144,12 @@ fn choose(
 /// How many candidates are looked at where there is room for so many.
 fn looked_at(room: usize, share: &Share) -> usize {
     let (least, most) = LOOKED_AT;
-    let alone = room.saturating_mul(SPREAD).max(LOOKED_AT_ALONE);
+    let alone = room.saturating_mul(SPREAD);
     let of_a_share = room.saturating_mul(SPREAD_OF_SHARES).max(least);
-    let shared = of_a_share.saturating_mul(share.parts());
-    alone.max(shared.min(most))
+    match share.parts() {
+        1 => alone,
+        parts => alone.max(of_a_share.saturating_mul(parts).min(most)),
+    }
 }
 
 async fn look(
@@ -500,7 +501,7 @@ mod tests {
     #[test]
     fn shares_widen_the_look_within_a_bound() {
         let share = |of| Share::new(0, of, HashMap::new(), PATIENCE);
-        assert_eq!(looked_at(1, &share(1)), 64);
+        assert_eq!(looked_at(1, &share(1)), 3);
         assert_eq!(looked_at(100, &share(1)), 300);
         assert_eq!(looked_at(10, &share(8)), 256);
         assert_eq!(looked_at(100, &share(8)), 1_024);
