@@ -117,7 +117,7 @@ impl Worker {
     pub(super) fn answer(&self) -> Answer {
         Answer {
             done: self.done.load(Ordering::Relaxed),
-            missed: self.runtime.missed_claims(),
+            missed: self.runtime.metrics().missed_claims,
             ..Answer::default()
         }
     }
