@@ -14,9 +14,9 @@ mod statistics;
 mod template;
 mod worker;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
@@ -90,14 +90,26 @@ async fn measure(options: Options) -> Result<()> {
     } else {
         options.only
     };
+    let mut failed = Vec::new();
     for part in parts {
-        eprintln!("measuring {part} ..");
-        let rows = part.run(&bench).await;
+        eprint!("measuring {part} .. ");
+        let began = Instant::now();
+        match part.run(&bench).await {
+            Ok(rows) => {
+                report.add(part, rows);
+                eprintln!("{:.0} s", began.elapsed().as_secs_f64());
+            }
+            // What was measured before is not lost by it.
+            Err(error) => {
+                eprintln!("failed: {error:#}");
+                failed.push(part.to_string());
+            }
+        }
         bench.clean().await?;
-        report.add(part, rows.with_context(|| format!("the part `{part}`"))?);
     }
     println!("{report}");
     report.write(&options.json)?;
     println!("written to {}", options.json.display());
+    ensure!(failed.is_empty(), "not measured: {}", failed.join(", "));
     Ok(())
 }

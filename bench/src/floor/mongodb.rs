@@ -24,6 +24,9 @@ use crate::{
 /// How long the server may look for its majority, as the runtime says it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a server may not answer before it counts as gone.
+const STANDSTILL: Duration = Duration::from_mins(1);
+
 /// A client of the raw driver with the write concern of the runtime, on an empty collection with the runtime's indexes.
 #[derive(Clone)]
 pub(crate) struct Raw {
@@ -41,6 +44,8 @@ impl Raw {
         concern.journal = Some(true);
         concern.w_timeout = Some(PATIENCE);
         options.write_concern = Some(concern);
+        // A machine that stands still for a while makes the runtime wait, and is not to end the benchmark either.
+        options.connect_timeout = Some(STANDSTILL);
         let database = Client::with_options(options)?.database(scratch.database.name());
         Ok(Self {
             milestones: database.collection(DEFAULT_COLLECTION),
