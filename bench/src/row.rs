@@ -11,7 +11,6 @@ pub(crate) enum Target {
     /// This much or less.
     AtMost(f64),
     /// Less than this.
-    #[allow(dead_code)]
     Below(f64),
     /// Measured for information.
     None,
