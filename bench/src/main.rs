@@ -3,6 +3,7 @@
 //! `cargo xtask bench` starts a server and runs this; `docs/performance.md` says what each row means.
 
 mod bench;
+mod commands;
 mod conditions;
 mod floor;
 mod graphs;

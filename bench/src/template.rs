@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bson::{Document, RawDocumentBuf, doc, oid::ObjectId};
-use mongodb::{Collection, Database};
+use mongodb::{
+    Collection, Database,
+    error::{Error, ErrorKind},
+};
 
 use crate::{
     bench::Bench,
@@ -78,10 +81,25 @@ pub(crate) async fn fill(
             Ok(RawDocumentBuf::try_from(&copy)?)
         });
         let copies = copies.collect::<Result<Vec<_>>>()?;
-        milestones.insert_many(copies).ordered(false).await?;
-        left -= batch;
+        match milestones.insert_many(copies).ordered(false).await {
+            Err(error) if !is_there(&error) => return Err(error.into()),
+            _ => left -= batch,
+        }
     }
     Ok(())
+}
+
+/// Whether all that an insert was refused for is that the copies are there: the driver has sent it twice, as the first reply was late.
+fn is_there(error: &Error) -> bool {
+    const DUPLICATE_KEY: i32 = 11_000;
+    match &*error.kind {
+        ErrorKind::InsertMany(refused) => {
+            let errors = refused.write_errors.as_deref().unwrap_or_default();
+            refused.write_concern_error.is_none()
+                && errors.iter().all(|error| error.code == DUPLICATE_KEY)
+        }
+        _ => false,
+    }
 }
 
 async fn one_of(database: &Database) -> Result<Document> {

@@ -1,5 +1,6 @@
 //! Many milestones that wait for workers.
 
+mod commands;
 mod embedded;
 
 use std::time::{Duration, Instant};
@@ -43,6 +44,10 @@ pub(super) async fn run(bench: &Bench) -> Result<Vec<Row>> {
         .iter()
         .map(|drained| drained.row(backlog, rounds))
         .collect();
+    let commands = commands::note(bench, &template, backlog).await?;
+    if let Some(alone) = rows.first_mut() {
+        alone.notes.push(commands);
+    }
     rows.push(scaling(&drained));
     rows.push(waste(&drained, backlog * rounds));
     rows.extend(embedded::run(bench).await?);
@@ -181,18 +186,20 @@ async fn ours(
     let began = Instant::now();
     tell(&mut processes, Order::Work).await?;
     begun(&mut processes, backlog).await?;
-    let milestones = scratch.database.collection::<Document>(MILESTONES);
-    // What has ended has no `next`.
-    while milestones
-        .find_one(doc! { "next.queue": "default" })
-        .await?
-        .is_some()
-    {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    finish(&scratch).await?;
     let took = began.elapsed();
     let told = tell(&mut processes, Order::Tell).await?;
     Ok((took, told.iter().map(|answer| answer.missed).sum()))
+}
+
+/// Waits until nothing waits and nothing runs: what has ended has no `next`.
+async fn finish(scratch: &Scratch) -> Result<()> {
+    let milestones = scratch.database.collection::<Document>(MILESTONES);
+    let unfinished = doc! { "next.queue": "default" };
+    while milestones.find_one(unfinished.clone()).await?.is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
 }
 
 /// Starts several processes of one kind.

@@ -1,21 +1,18 @@
 //! A worker without work beside many finished milestones.
 
-mod commands;
 mod explain;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use bson::{Document, RawDocumentBuf};
-use milestone_runtime::{Runtime, store::mongodb::MongoStore};
-use mongodb::{Collection, options::ClientOptions};
+use milestone_runtime::Runtime;
+use mongodb::Collection;
 
-use self::{
-    commands::{Command, Commands, Kind},
-    explain::Plan,
-};
+use self::explain::Plan;
 use crate::{
     bench::{Bench, Scratch},
+    commands::{Command, Commands, Kind},
     row::{Row, Target},
     statistics::{float, median, ms},
     template::{self, MILESTONES},
@@ -126,9 +123,7 @@ impl Idle {
     async fn new(bench: &Bench) -> Result<Self> {
         let scratch = bench.database();
         let commands = Commands::default();
-        let mut options = ClientOptions::parse(&scratch.uri).await?;
-        options.command_event_handler = Some(commands.handler());
-        let store = MongoStore::new(options, scratch.database.name(), MILESTONES);
+        let store = commands.store(&scratch).await?;
         let runtime = bare("")
             .store(Arc::new(store))
             .concurrency(PLACES)

@@ -2,18 +2,24 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use anyhow::Result;
 use bson::Document;
-use mongodb::event::{EventHandler, command::CommandEvent};
+use milestone_runtime::store::mongodb::MongoStore;
+use mongodb::{
+    event::{EventHandler, command::CommandEvent},
+    options::ClientOptions,
+};
 
-use crate::template::MILESTONES;
+use crate::{bench::Scratch, template::MILESTONES};
 
 /// What a command is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
     /// Which milestones are due.
     Look,
     /// Another query of milestones.
@@ -26,20 +32,32 @@ pub(super) enum Kind {
     Other,
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Look => "looks",
+            Self::Read => "reads",
+            Self::Claim => "claims",
+            Self::Write => "writes",
+            Self::Other => "others",
+        })
+    }
+}
+
 /// A command, as far as it is of interest.
 #[derive(Clone, Debug)]
-pub(super) struct Command {
-    pub(super) name: String,
-    pub(super) collection: String,
-    pub(super) kind: Kind,
-    pub(super) body: Document,
+pub(crate) struct Command {
+    pub(crate) name: String,
+    pub(crate) collection: String,
+    pub(crate) kind: Kind,
+    pub(crate) body: Document,
     /// Once it has succeeded.
-    pub(super) took: Option<Duration>,
+    pub(crate) took: Option<Duration>,
 }
 
 /// All commands since the last look.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Commands(Arc<Mutex<State>>);
+pub(crate) struct Commands(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -49,14 +67,24 @@ struct State {
 }
 
 impl Commands {
-    /// What the driver calls.
-    pub(super) fn handler(&self) -> EventHandler<CommandEvent> {
+    /// A store whose commands they are.
+    pub(crate) async fn store(&self, scratch: &Scratch) -> Result<MongoStore> {
+        let mut options = ClientOptions::parse(&scratch.uri).await?;
+        options.command_event_handler = Some(self.handler());
+        Ok(MongoStore::new(
+            options,
+            scratch.database.name(),
+            MILESTONES,
+        ))
+    }
+
+    fn handler(&self) -> EventHandler<CommandEvent> {
         let commands = self.clone();
         EventHandler::callback(move |event| commands.note(event))
     }
 
     /// What has come since, in the order in which it was sent.
-    pub(super) fn take(&self) -> Vec<Command> {
+    pub(crate) fn take(&self) -> Vec<Command> {
         std::mem::take(&mut *self.state()).commands
     }
 
@@ -88,6 +116,12 @@ impl Commands {
 }
 
 impl Command {
+    /// How many documents it changes.
+    pub(crate) fn size(&self) -> usize {
+        let statements = ["updates", "documents"].map(|name| self.body.get_array(name));
+        statements.into_iter().flatten().map(Vec::len).sum()
+    }
+
     fn of(name: String, body: Document) -> Self {
         let named = body.get_str(&name).or_else(|_| body.get_str("collection"));
         let collection = named.unwrap_or_default().to_owned();
