@@ -25,6 +25,9 @@ const FEW: usize = 1_000;
 /// How many milestones are taken at once, and how many places the worker has.
 const PLACES: usize = 100;
 
+/// Short, since a worker leaves the leases of others alone for as long after its start.
+const LEASE: Duration = Duration::from_secs(3);
+
 pub(super) async fn run(bench: &Bench) -> Result<Vec<Row>> {
     let many = bench.pick(1_000_000, 100_000, 2_000);
     let rounds = bench.pick(15, 9, 3);
@@ -127,9 +130,12 @@ impl Idle {
         let runtime = bare("")
             .store(Arc::new(store))
             .concurrency(PLACES)
+            .lease(LEASE)
             .register(step(|_| {}))
             .build()
             .await?;
+        // From then on a poll looks for the expired leases of others too.
+        tokio::time::sleep(LEASE + LEASE / 4).await;
         Ok(Self {
             milestones: scratch.database.collection(MILESTONES),
             due: template::due(bench).await?,
