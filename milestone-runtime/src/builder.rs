@@ -7,7 +7,7 @@ use std::{
 };
 
 use milestone_core::{graph::Input, limits::Limits, options::Mode};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     action::{Registration, States},
@@ -26,7 +26,7 @@ use crate::{
     },
     registry::{Method, Registry},
     runtime::{Inner, Runtime},
-    store::{ServerInfo, Store, WorkerInfo},
+    store::{ServerInfo, Store, Wanted, WorkerInfo},
     uri,
 };
 
@@ -262,6 +262,7 @@ impl RuntimeBuilder {
             io: executor.tasks().clone(),
             application,
             counts: Counts::default(),
+            wanted: watch::Sender::new(Wanted::default()),
             retired: AtomicBool::new(false),
             config: self.config,
         });
@@ -304,6 +305,13 @@ impl RuntimeBuilder {
     }
 
     /// Where the engine runs, and where actions run.
+    #[cfg_attr(
+        not(feature = "testing"),
+        expect(
+            clippy::unused_self,
+            reason = "only a process that is simulated stands in it"
+        )
+    )]
     fn executors(&self) -> Result<(Arc<Executor>, Tasks), Error> {
         let current = tokio::runtime::Handle::try_current().map_err(|_| Error::NoExecutor)?;
         #[cfg(feature = "testing")]

@@ -1,11 +1,15 @@
 //! The private executor: all calls to the database are made on it, so that an action which blocks the application's executor loses no
 //! lease, and none of them is dropped half-way when whoever asked no longer waits.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     runtime::{Builder, Handle, Runtime as Tokio},
     task::JoinHandle,
+    time::Sleep,
 };
 
 use crate::error::Error;
@@ -34,6 +38,12 @@ impl Tasks {
             handle,
             process: Some(process),
         }
+    }
+
+    /// A wait by the clock of these tasks, for a task elsewhere: the application's executor may have no timers.
+    pub(crate) fn sleep(&self, wait: Duration) -> Sleep {
+        let _entered = self.handle.enter();
+        tokio::time::sleep(wait)
     }
 
     pub(crate) fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>

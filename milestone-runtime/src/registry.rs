@@ -209,6 +209,17 @@ impl Registry {
         self.read().keys().cloned().collect()
     }
 
+    /// Those that a claim may begin: see [`milestone_core::machine::Begins`].
+    pub(crate) fn begun_by_claims(&self) -> BTreeSet<String> {
+        self.read()
+            .values()
+            .filter(|method| {
+                method.options.mode.repeatable() && method.options.concurrency.is_none()
+            })
+            .map(|method| method.name.clone())
+            .collect()
+    }
+
     pub(crate) fn queues(&self) -> BTreeSet<String> {
         self.read()
             .values()

@@ -260,25 +260,17 @@ impl Runtime {
             .send(Message::Start { record, reply })
             .map_err(|_| StartError::Closed)?;
         // One try of the driver may take longer than a start may. The engine gives up by itself between two tries, and can then tell more, so
-        // it has a little longer. The timer runs on the private executor: the application's may have none.
+        // it has a little longer.
         let timeout = shared.config.start_timeout;
         let longest = timeout + timeout / 4 + Duration::from_millis(100);
-        let timer = self
-            .inner
-            .executor
-            .tasks()
-            .spawn(async move { tokio::time::sleep(longest).await });
-        let over = timer.abort_handle();
-        let result = tokio::select! {
+        tokio::select! {
             biased;
             answer = answer => answer.unwrap_or(Err(StartError::Closed)),
-            _ = timer => {
+            () = shared.io.sleep(longest) => {
                 let reason = format!("the database did not answer within {}", humantime::format_duration(timeout));
                 Err(StartError::Unknown { id, error: Arc::new(StoreError::Other(reason)) })
             }
-        };
-        over.abort();
-        result
+        }
     }
 
     /// What nobody can run waits for ever, and says so only in its document.

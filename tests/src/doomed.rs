@@ -13,7 +13,7 @@ use milestone_runtime::{
     core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
     store::{
         ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
-        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreFuture, WorkerInfo,
+        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreFuture, Wanted, WorkerInfo,
     },
 };
 
@@ -137,8 +137,8 @@ impl Store for Doomed {
         self.write(|store| store.remove(id))
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
-        self.inner.changes()
+    fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
+        self.inner.changes(wanted)
     }
 
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {

@@ -10,7 +10,8 @@ use milestone_runtime::{
     core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
     store::{
         ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
-        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Wanted,
+        WorkerInfo,
     },
 };
 use tokio::sync::watch;
@@ -235,8 +236,8 @@ impl Store for Flaky {
         self.failing(|store| store.remove(id))
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
-        self.failing(|store| store.changes())
+    fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
+        self.failing(move |store| store.changes(wanted))
     }
 
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {

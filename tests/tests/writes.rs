@@ -92,6 +92,39 @@ fn s26_a_chain_of_n_actions_costs_n_plus_1_writes() {
     });
 }
 
+/// Started by a client: one write more, the claim, which begins the first action.
+#[test]
+fn s26_a_chain_that_another_process_started_costs_n_plus_2_writes() {
+    run_async(async {
+        let scratch = Scratch::new().await;
+        let ledger = Ledger::new();
+        let (writes, runtime) = counted(&scratch, &ledger).await;
+        let store = MongoStore::new(scratch.options().await, scratch.name(), DEFAULT_COLLECTION);
+        let client = bare("").store(Arc::new(store)).client();
+        let client = client.build().await.unwrap();
+        // The worker is told of a start once its stream is open, which it tells first.
+        while runtime.metrics().hints == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        for n in [1, 2, 5] {
+            let mut graph = Action::new(format!("a{n}"));
+            for before in (1..n).rev() {
+                graph = Action::new(format!("a{before}")).next([graph]);
+            }
+            let before = writes.count();
+            let handle = client.start("chain", graph, ()).await.unwrap();
+            handle.outcome().await.unwrap();
+            // The client has counted none of its own, which is the insert.
+            assert_eq!(
+                writes.count() - before + 1,
+                n + 2,
+                "{n} actions: {:?}",
+                writes.0
+            );
+        }
+    });
+}
+
 #[test]
 fn s26_many_writes_share_a_command() {
     run_async(async {

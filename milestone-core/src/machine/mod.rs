@@ -5,6 +5,7 @@
 //! [`Patch::mail`] how many it knows of.
 
 mod attempts;
+mod claim;
 mod commands;
 mod create;
 mod editor;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use bson::{Bson, DateTime};
 
+pub use claim::{Begins, claim};
 pub use create::{NewMilestone, StartError};
 pub use invariants::{Violation, check};
 pub use schedule::{DueTask, deadline_of, due_tasks, is_overdue};

@@ -9,6 +9,10 @@ use crate::{
 /// How many attempts of one action are kept before the middle ones are dropped.
 const ACTION_ATTEMPTS: usize = 32;
 
+/// How many attempts of all actions are kept before those in the middle that succeeded are dropped. A document is written as a whole by
+/// some servers and copied by all, so a step of a long chain would cost more the more steps came before it.
+const ATTEMPTS: usize = 64;
+
 /// How many of the newest attempts of an action keep their backtrace when the report is made smaller.
 const BACKTRACES: usize = 2;
 
@@ -43,13 +47,18 @@ impl Editor<'_> {
         }
         let action_is_full = count > ACTION_ATTEMPTS || bytes > self.limits.action_report;
         let all_is_full = all > self.limits.report;
-        if !action_is_full && !all_is_full {
+        // What failed stays, so it is the successes that are counted.
+        let is_long = report.len() > ATTEMPTS && successes(report) > ATTEMPTS;
+        if !action_is_full && !all_is_full && !is_long {
             self.patch.push_attempt(encoded);
             return;
         }
         let before = report.len();
         if action_is_full {
             drop_of_action(report, &action, self.limits.action_report);
+        }
+        if is_long {
+            drop_successes(report);
         }
         if all_is_full {
             drop_of_all(report, self.limits.report);
@@ -92,6 +101,24 @@ fn drop_of_action(report: &mut Vec<Attempt>, action: &str, limit: usize) {
         }
         bytes += size_of(attempt);
         seen <= ACTION_ATTEMPTS / 2 && bytes <= limit / 2
+    });
+}
+
+fn succeeded(attempt: &Attempt) -> bool {
+    attempt.success == Some(true)
+}
+
+fn successes(report: &[Attempt]) -> usize {
+    report.iter().filter(|attempt| succeeded(attempt)).count()
+}
+
+/// Keeps of the attempts that succeeded the newest, half as many as there may be, and the oldest few.
+fn drop_successes(report: &mut Vec<Attempt>) {
+    let count = successes(report);
+    let mut seen = 0;
+    report.retain(|attempt| {
+        seen += usize::from(succeeded(attempt));
+        !succeeded(attempt) || seen <= ATTEMPTS / 2 || seen + OLDEST > count
     });
 }
 

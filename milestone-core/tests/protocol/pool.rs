@@ -5,9 +5,9 @@ use std::{collections::HashMap, time::Duration};
 
 use bson::{DateTime, Document};
 use milestone_core::{
-    lease::{Seen, claim},
+    lease::Seen,
     limits::Limits,
-    machine::{Event, Failed, Task, advance, check, due_tasks},
+    machine::{Begins, Event, Failed, Task, advance, check, claim, due_tasks},
     patch::Patch,
     record::{
         ActionState, AttemptError, AttemptKind, Command, Due, Lease, MilestoneRecord, Next, Order,
@@ -182,7 +182,12 @@ impl Pool {
             since: NOW,
             until: in_ticks(until),
         };
-        let patch = claim(&mut record, lease);
+        let begins = Begins {
+            methods: ["a".to_owned(), "b".to_owned()].into(),
+            now: NOW,
+            limits: Limits::new(),
+        };
+        let patch = claim(&mut record, lease, Some(&begins));
         record.rev += 1;
         let claimed = (self.keep(&record, 0), self.keep_patch(&patch, 0));
         self.claims.insert((id, token, until), claimed);
@@ -422,7 +427,8 @@ fn event_of(record: &MilestoneRecord, event: &Ev) -> Event {
             output: number.into(),
         },
         Ev::Failed(task, number, cause) => {
-            let repeatable = record.actions[task.action].mode.repeatable();
+            let repeatable =
+                task.phase != Phase::Do || record.actions[task.action].mode.repeatable();
             let policy = match cause {
                 Cause::NotBegun => RetryPolicy::new(),
                 _ if repeatable => RetryPolicy::new(),
@@ -434,7 +440,11 @@ fn event_of(record: &MilestoneRecord, event: &Ev) -> Event {
                 number,
                 failed: Failed {
                     error: AttemptError::default(),
-                    kind: (cause == Cause::CutOff).then_some(AttemptKind::Cancelled),
+                    kind: match cause {
+                        Cause::Error => None,
+                        Cause::NotBegun => repeatable.then_some(AttemptKind::Cancelled),
+                        Cause::CutOff => Some(AttemptKind::Cancelled),
+                    },
                     fatal: false,
                     retry_after: None,
                     policy: policy.base(tick).cap(tick),

@@ -270,13 +270,36 @@ impl World<'_> {
             return;
         };
         self.hold(at, record, token, until);
-        if self.pool.runs_anything(record) {
+        let begun = self.begun(record);
+        if begun.is_empty() && self.pool.runs_anything(record) {
             self.add(at, Ev::TakenOver);
         }
         if !self.pool.get(record).inbox.is_empty() {
             self.add(at, Ev::Mail);
         }
+        self.begun_by_claim(at, begun);
         self.plan(at);
+    }
+
+    /// The attempts that were begun by the write that gave the milestone to its worker.
+    fn begun(&self, record: RecordId) -> Vec<(Task, i64)> {
+        let epoch = self.pool.get(record).epoch;
+        let actions = 0..self.pool.get(record).actions.len();
+        let begins = actions.map(Task::to_do).filter_map(|task| {
+            let running = self.pool.running(record, task)?;
+            (running.epoch == epoch).then_some((task, running.number))
+        });
+        begins.collect()
+    }
+
+    fn begun_by_claim(&mut self, at: usize, begun: Vec<(Task, i64)>) {
+        let worker = &self.state.workers[at];
+        let is_late = |task: &Task| worker.stopping || worker.disowned.contains(task);
+        let (late, now): (Vec<_>, Vec<_>) = begun.into_iter().partition(|(task, _)| is_late(task));
+        self.start_bodies(at, now);
+        for (task, number) in late {
+            self.step(at, Ev::Failed(task, number, Cause::NotBegun));
+        }
     }
 
     fn hold(&mut self, at: usize, record: RecordId, token: Token, until: i8) {
@@ -312,12 +335,7 @@ impl World<'_> {
             return;
         };
         self.hold(at, insert.record, token, until);
-        let actions = 0..self.pool.get(insert.record).actions.len();
-        let begins = actions.map(Task::to_do).filter_map(|task| {
-            let running = self.pool.running(insert.record, task)?;
-            Some((task, running.number))
-        });
-        let begins = begins.collect();
+        let begins = self.begun(insert.record);
         self.start_bodies(at, begins);
         self.plan(at);
     }

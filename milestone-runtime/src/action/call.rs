@@ -10,7 +10,7 @@ use std::{
 use bson::{Bson, Document};
 use serde::de::DeserializeOwned;
 
-use super::{ActionError, Context, Extract, Failure, extract::decode};
+use super::{ActionError, Context, Extract, Failure, StoredValue, extract::decode};
 
 /// What an action's body is to the runtime.
 pub type ActionFuture = Pin<Box<dyn Future<Output = Result<Bson, Failure>> + Send>>;
@@ -27,7 +27,7 @@ pub struct Call {
 #[derive(Debug)]
 pub(crate) struct CallInner {
     /// The parameters of the milestone.
-    pub(crate) parameters: Arc<Bson>,
+    pub(crate) parameters: Arc<StoredValue>,
     /// The outputs that it can see.
     pub(crate) outputs: Vec<Seen>,
     /// Of the undo of a transactional action whose output is not in the milestone: its method. Whether its transaction was committed is
@@ -72,7 +72,7 @@ impl Call {
 
     /// The parameters of the milestone, as they are stored.
     pub fn parameters(&self) -> &Bson {
-        &self.inner.parameters
+        self.inner.parameters.tree()
     }
 
     /// The output of an action that has run before, by the durable name of its method; `None` if there is not exactly one.
@@ -102,7 +102,7 @@ impl Call {
     /// that ran before it, by their names in the graph. An action of the binary sees those that its arguments ask for.
     pub fn input(&self) -> Document {
         let mut input = Document::new();
-        input.insert("milestone", self.parameters().clone());
+        input.insert("milestone", self.inner.parameters.to_tree());
         for seen in self.seen() {
             input.insert(&seen.action, seen.output.clone());
         }

@@ -33,7 +33,11 @@ impl<T: DeserializeOwned> Extract for Params<T> {
     const INPUT: Input = Input::Params;
 
     fn extract(call: &Call) -> Result<Self, ActionError> {
-        decode(call.parameters(), "parameters of the milestone").map(Self)
+        fitting(
+            call.inner().parameters.read(),
+            "parameters of the milestone",
+        )
+        .map(Self)
     }
 }
 
@@ -130,7 +134,12 @@ pub(crate) fn from_value<T: DeserializeOwned>(value: &Bson) -> Result<T, bson::e
 
 #[track_caller]
 pub(super) fn decode<T: DeserializeOwned>(value: &Bson, what: &str) -> Result<T, ActionError> {
-    from_value(value).map_err(|error| {
+    fitting(from_value(value), what)
+}
+
+#[track_caller]
+fn fitting<T>(read: Result<T, bson::error::Error>, what: &str) -> Result<T, ActionError> {
+    read.map_err(|error| {
         ActionError::fatal(format!(
             "the stored {what} does not fit `{}`: {error}",
             type_name::<T>()

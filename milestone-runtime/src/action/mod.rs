@@ -6,6 +6,7 @@ mod error;
 mod extract;
 mod returned;
 mod stack;
+mod stored;
 mod strict;
 
 use std::panic::Location;
@@ -25,6 +26,7 @@ pub use milestone_core::{
 pub use returned::{Failure, IntoFailure, Retry, Returned, classified};
 pub(crate) use returned::{boxed_failure, encode, to_value};
 pub(crate) use stack::readable;
+pub(crate) use stored::StoredValue;
 
 /// An async function that milestones run. `#[action]` implements it for an empty enum of the function's name.
 #[diagnostic::on_unimplemented(

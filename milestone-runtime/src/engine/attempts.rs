@@ -111,6 +111,9 @@ impl Engine {
     }
 
     fn fail_not_begun(&mut self, id: &MilestoneId, task: Task, number: i64, message: &str) {
+        let repeatable = self.held.get(id).is_some_and(|held| {
+            task.phase != Phase::Do || held.record.actions[task.action].mode.repeatable()
+        });
         let error = AttemptError {
             kind: "NotBegun".to_owned(),
             message: message.to_owned(),
@@ -118,7 +121,8 @@ impl Engine {
         };
         let failed = Failed {
             error,
-            kind: None,
+            // It is no failure of the action. What may run twice is handed on at once; a plain one would be in doubt by that.
+            kind: repeatable.then_some(AttemptKind::Cancelled),
             fatal: false,
             retry_after: None,
             policy: RetryPolicy::new(),
@@ -345,28 +349,7 @@ fn call_of(
     cancelled: watch::Receiver<bool>,
 ) -> Call {
     let record = &held.record;
-    let before = record.ancestors(task.action);
     let undoing = task == Task::to_undo(task.action);
-    // Only what is asked for is copied, so that a step costs the same however many came before it.
-    let is_wanted = |method: &str| {
-        inputs.is_none_or(|inputs| {
-            inputs.iter().any(|input| {
-                matches!(input, Input::Output { method: wanted } | Input::MaybeOutput { method: wanted } if *wanted == method)
-            })
-        })
-    };
-    let actions = record.actions.iter().enumerate();
-    let outputs = actions.filter_map(|(index, action)| {
-        let visible = before[index] || (undoing && index == task.action);
-        let output = action.output.as_ref().filter(|_| visible)?;
-        let method = action.method.clone().filter(|method| is_wanted(method))?;
-        Some(Seen {
-            action: action.name.clone(),
-            method,
-            output: output.clone(),
-        })
-    });
-    let outputs = outputs.collect();
     let undone = &record.actions[task.action];
     let unsettled = undone.method.clone().filter(|method| {
         undoing && undone.output.is_none() && is_transactional(undone.mode, method, shared)
@@ -391,13 +374,48 @@ fn call_of(
     });
     Call::new(CallInner {
         parameters: Arc::clone(&held.parameters),
-        outputs,
+        outputs: outputs_for(record, task, inputs),
         unsettled,
         settled: OnceLock::new(),
         room: limit.saturating_sub(held.size),
         states: Arc::clone(&shared.states),
         context,
     })
+}
+
+/// The outputs that an attempt sees: of what runs before it, and for an undo that of its own action. Only what is asked for is copied, so
+/// that a step costs the same however many came before it.
+fn outputs_for(record: &MilestoneRecord, task: Task, inputs: Option<&[Input]>) -> Vec<Seen> {
+    let is_output =
+        |input: &Input| matches!(input, Input::Output { .. } | Input::MaybeOutput { .. });
+    if inputs.is_some_and(|inputs| !inputs.iter().any(is_output)) {
+        return Vec::new();
+    }
+    let is_wanted = |method: &str| {
+        inputs.is_none_or(|inputs| {
+            inputs.iter().any(|input| {
+                matches!(input, Input::Output { method: wanted } | Input::MaybeOutput { method: wanted } if *wanted == method)
+            })
+        })
+    };
+    let mut visible = record.ancestors(task.action);
+    visible[task.action] |= task.phase == Phase::Undo;
+    let actions = record.actions.iter().zip(visible);
+    let seen = actions
+        .filter(|(_, is_visible)| *is_visible)
+        .filter_map(|(action, _)| {
+            let output = action.output.as_ref()?;
+            let method = action
+                .method
+                .as_deref()
+                .filter(|method| is_wanted(method))?;
+            Some(Seen {
+                action: action.name.clone(),
+                method: method.to_owned(),
+                output: output.clone(),
+            })
+        });
+    seen.collect()
 }
 
 /// By what is stored, or by what is registered now: its options may have changed since.
@@ -413,7 +431,11 @@ fn is_transactional(stored: Mode, method: &str, shared: &super::Shared) -> bool 
 
 /// The worker of the attempt before this one, if it is gone, or was when it was last heard of, and when the milestone was taken since.
 fn abandoned_by(record: &MilestoneRecord, task: Task, worker: &str) -> Option<(String, DateTime)> {
-    let name = &record.actions[task.action].name;
+    let action = &record.actions[task.action];
+    if task.phase == Phase::Do && action.attempts < 2 {
+        return None;
+    }
+    let name = &action.name;
     let before = record
         .report
         .iter()

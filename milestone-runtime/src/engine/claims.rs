@@ -4,16 +4,17 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bson::DateTime;
 use milestone_core::{
-    machine::Event,
+    machine::{Begins, Event, Task},
     options::Mode,
-    record::{DEFAULT_QUEUE, MilestoneId, MilestoneRecord, Phase},
+    record::{DEFAULT_QUEUE, MilestoneId, MilestoneRecord, Phase, Running},
 };
 use tokio::time::Instant;
 
 use super::{
     Engine,
-    held::{Held, Timer},
+    held::{Held, Timer, begun},
     message::Message,
+    method_of,
 };
 use crate::{
     config::LONGEST,
@@ -93,10 +94,31 @@ impl Engine {
         }
         let mut methods = self.shared.registry.names();
         methods.retain(|method| !self.is_saturated(method));
+        // What it begins has its places from now on, so that is done only where there is probably something, and some are left to those
+        // who start milestones here. And an old body of the same action may still run here, which its new attempt has to wait for.
+        let is_likely = self.hinted || self.idle_wait.is_zero();
+        let started = std::mem::take(&mut self.started);
+        let left = free - started.max(free.div_ceil(4)).min(free.div_ceil(2));
+        let begins = is_likely && left > 0 && self.begins() && self.places.owns_all();
+        let limit = if begins { left } else { free };
+        // Where nothing was due before, there is no more than what was told since. What was not told is found by the look that follows.
+        let expected = std::mem::take(&mut self.expected);
+        let is_told = self.hinted && !self.idle_wait.is_zero() && pass.is_none();
+        let limit = if is_told {
+            limit.min(expected.max(1))
+        } else {
+            limit
+        };
+        let begins = begins.then(|| Begins {
+            methods: self.shared.registry.begun_by_claims(),
+            now,
+            limits: config.limits,
+        });
+        let limit = limit.min(self.shares.most());
         let request = ClaimRequest {
             owner: self.shared.worker.clone(),
             token: random_token(),
-            limit: free.min(self.shares.most()),
+            limit,
             now: pass.map_or(now, |pass| pass.cutoff),
             until: self.shared.clock.in_future(config.stored_lease()),
             queues,
@@ -105,7 +127,11 @@ impl Engine {
             // What is born here and not yet known to be stored is not to be taken over from oneself.
             except: self.except.union(&self.births).cloned().collect(),
             share: self.shares.share(Instant::now()),
+            begins,
         };
+        if request.begins.is_some() {
+            self.places.promise(limit);
+        }
         let for_pass = pass.is_some();
         self.claim_in_flight = true;
         self.shared.counts.look();
@@ -132,6 +158,7 @@ impl Engine {
         result: Result<Claimed, StoreError>,
     ) {
         self.claim_in_flight = false;
+        self.places.promise(0);
         let claimed = match result {
             Ok(claimed) => claimed,
             Err(error) => {
@@ -141,7 +168,8 @@ impl Engine {
             }
         };
         self.successful_call();
-        self.shares.took(self.last_claim.elapsed());
+        let took = self.last_claim.elapsed();
+        self.shares.took(took);
         self.learn_from(&claimed);
         for (id, unreadable) in claimed.unreadable {
             if self.unreadable.insert(id.clone()) {
@@ -178,7 +206,13 @@ impl Engine {
         } else {
             (self.hint_wait * 2).clamp(HINT_EVERY / 8, HINT_EVERY)
         };
-        self.poll_at = Instant::now() + self.idle_wait.mul_f64(0.9 + fastrand::f64() / 10.0);
+        // Where there is more, places that become free in as long as a look takes are filled by one.
+        let wait = if found {
+            took.min(HINT_EVERY)
+        } else {
+            self.idle_wait
+        };
+        self.poll_at = Instant::now() + wait.mul_f64(0.9 + fastrand::f64() / 10.0);
         self.end_sessions_of_the_dead(&claimed.records);
         for record in claimed.records {
             let id = record.id.clone();
@@ -233,11 +267,13 @@ impl Engine {
         let now = self.now();
         let limits = self.shared.config.limits;
         let mut events = Vec::new();
+        let epoch = held.record.epoch;
         let running = held.record.actions.iter().flat_map(|action| {
             let tries = Phase::ALL
                 .into_iter()
                 .filter_map(|phase| action.tries(phase));
-            let runs = tries.filter(|tries| tries.running.is_some());
+            let is_of_another = move |running: &Running| running.epoch != epoch;
+            let runs = tries.filter(move |tries| tries.running.is_some_and(is_of_another));
             runs.filter_map(|tries| tries.method)
         });
         let options = |method: &str| {
@@ -262,13 +298,48 @@ impl Engine {
                 tracing::warn!(milestone = %id, %error, "a milestone that was taken over makes no sense");
             }
         }
+        let begun = begun(&held);
         self.held.insert(id.clone(), held);
+        self.begun_by_claim(&id, begun);
         self.plan(&id);
     }
 
-    /// Something may be due.
+    /// The bodies of what the claim has begun start, as if a commit had begun it.
+    fn begun_by_claim(&mut self, id: &MilestoneId, begun: Vec<(Task, i64)>) {
+        let Some(held) = self.held.get(id) else {
+            return;
+        };
+        for (task, _) in &begun {
+            self.places.reserve(&method_of(held, *task));
+        }
+        if self.begins() {
+            // One that was given up while the claim was on its way still runs.
+            let is_late = |(task, _): &(Task, i64)| self.places.is_disowned(id, *task);
+            let (late, now): (Vec<_>, Vec<_>) = begun.into_iter().partition(is_late);
+            self.start_bodies(id, now);
+            for (task, number) in late {
+                let message =
+                    "an earlier attempt, which has lost its lease, still runs in this worker";
+                self.not_begun(id, task, number, message);
+            }
+            return;
+        }
+        for (task, number) in begun {
+            let message = "the worker shut down before the body could begin";
+            self.not_begun(id, task, number, message);
+        }
+    }
+
+    /// One milestone is due.
+    pub(super) fn hint_one(&mut self) {
+        self.hinted = true;
+        self.expected = self.expected.saturating_add(1);
+    }
+
+    /// Something may be due, nobody knows how much.
     pub(super) fn hint(&mut self) {
         self.hinted = true;
+        self.expected = usize::MAX;
     }
 
     /// Where something else of a milestone runs, it is not handed back, and no claim would find what becomes due of it.

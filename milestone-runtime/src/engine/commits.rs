@@ -177,7 +177,7 @@ impl Engine {
         {
             self.wake_at(next.at);
         }
-        self.leave(&held);
+        self.leave(held);
     }
 
     /// The lease is another's, or the milestone is gone: its actions are cancelled, and their results do not count.
@@ -195,7 +195,7 @@ impl Engine {
         for (task, _) in &held.waiting {
             self.places.release(&method_of(&held, *task));
         }
-        self.leave(&held);
+        self.leave(held);
     }
 
     fn release_begins(&mut self, held: &Held, change: &Change) {

@@ -13,7 +13,7 @@ use milestone_core::{
 use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 
 use super::{hold::Hold, message::Message};
-use crate::store::Commit;
+use crate::{action::StoredValue, store::Commit};
 
 /// A change that is planned: the patch, and what it came from, so that it can be planned anew.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ pub(super) struct Held {
     pub(super) waiting: Vec<(Task, i64)>,
     /// Whether the database did not let the lease be renewed the last time.
     pub(super) unrenewed: bool,
-    pub(super) parameters: Arc<Bson>,
+    pub(super) parameters: Arc<StoredValue>,
     /// About the size of the document, in bytes; never too small.
     pub(super) size: usize,
     /// Events that are committed one by one, since the server refused them together.
@@ -88,8 +88,8 @@ impl Held {
             lease.until,
             tell.clone(),
         );
-        let parameters = std::mem::replace(&mut record.parameters, Bson::Null);
-        let size = size_of_value(&parameters) + size_of(&record);
+        let parameters = StoredValue::new(std::mem::replace(&mut record.parameters, Bson::Null));
+        let size = parameters.size() + size_of(&record);
         Some(Self {
             token: lease.token,
             rev: record.rev,
@@ -168,10 +168,18 @@ impl Held {
         Some(commit)
     }
 
+    /// What was held, with the parameters back in their place.
+    pub(super) fn into_record(self) -> MilestoneRecord {
+        MilestoneRecord {
+            parameters: self.parameters.to_tree(),
+            ..self.record
+        }
+    }
+
     /// The whole record, with the parameters back in their place.
     pub(super) fn full_record(&self) -> MilestoneRecord {
         MilestoneRecord {
-            parameters: (*self.parameters).clone(),
+            parameters: self.parameters.to_tree(),
             ..self.record.clone()
         }
     }
@@ -179,6 +187,16 @@ impl Held {
     pub(super) fn id(&self) -> &MilestoneId {
         &self.record.id
     }
+}
+
+/// What was begun by the write that gave it to this worker.
+pub(super) fn begun(held: &Held) -> Vec<(Task, i64)> {
+    let actions = held.record.actions.iter().enumerate();
+    actions
+        .filter_map(|(index, action)| Some((Task::to_do(index), action.running.as_ref()?)))
+        .filter(|(_, running)| running.epoch == held.record.epoch)
+        .map(|(task, running)| (task, running.number))
+        .collect()
 }
 
 /// About how many bytes the document has besides its parameters, without encoding it.

@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt as _;
-use tokio::{sync::mpsc::UnboundedSender, time::Instant};
+use tokio::{
+    sync::{mpsc::UnboundedSender, watch},
+    time::Instant,
+};
 
 use super::{Engine, Shared, message::Message};
-use crate::store::{Hint, StoreError};
+use crate::store::{Hint, StoreError, Wanted};
 
 /// The first and the longest wait before hints are asked for again after they have ended.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
@@ -22,7 +25,7 @@ impl Engine {
             Hint::Due(at) => {
                 let wait = self.shared.clock.wait_until(*at);
                 if wait.is_zero() {
-                    self.hint();
+                    self.hint_one();
                 } else if wait <= SOON {
                     // The clock of whoever wrote it may be a little ahead.
                     self.wake_at(*at);
@@ -37,14 +40,30 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Tells which hints are of use now: a client has none for what is due, and what others end is of use only where it is waited for.
+    pub(super) fn want_hints(&self) {
+        let now = Wanted {
+            due: !self.shared.config.client,
+            ended: self.watchers.want_hints(Instant::now()),
+        };
+        self.shared.wanted.send_if_modified(|wanted| {
+            let is_other = *wanted != now;
+            *wanted = now;
+            is_other
+        });
+    }
+}
+
 /// Passes the hints on, as long as the engine lives.
 pub(crate) async fn pass_on(shared: Arc<Shared>, tell: UnboundedSender<Message>) {
     let mut wait = AGAIN.0;
     let mut is_told = false;
+    let mut wanted = shared.wanted.subscribe();
     loop {
         let began = Instant::now();
         let reason = tokio::select! {
-            reason = listen(&shared, &tell) => reason,
+            reason = listen(&shared, &tell, &mut wanted) => reason,
             () = tell.closed() => return,
         };
         let (is_away, reason) = match reason {
@@ -80,19 +99,35 @@ pub(crate) async fn pass_on(shared: Arc<Shared>, tell: UnboundedSender<Message>)
     }
 }
 
-/// Passes hints on until they end; nothing if the database has none.
+/// Passes hints on until they end; nothing if the database has none. Where other ones are wanted, they are asked for anew.
 async fn listen(
     shared: &Shared,
     tell: &UnboundedSender<Message>,
+    wanted: &mut watch::Receiver<Wanted>,
 ) -> Option<Result<(), StoreError>> {
-    let mut hints = match shared.store.changes().await {
-        Ok(hints) => hints?,
-        Err(error) => return Some(Err(error)),
-    };
-    // Of what has happened while nobody listened there will be no hint. Without the engine nobody wants to know.
-    let _ = tell.send(Message::Hint(Hint::Changed));
-    while let Some(hint) = hints.next().await {
-        let _ = tell.send(Message::Hint(hint));
+    loop {
+        let now = *wanted.borrow_and_update();
+        if now == Wanted::default() {
+            // They end with the engine.
+            wanted.changed().await.ok()?;
+            continue;
+        }
+        let mut hints = match shared.store.changes(now).await {
+            Ok(hints) => hints?,
+            Err(error) => return Some(Err(error)),
+        };
+        // Of what has happened while nobody listened there will be no hint. Without the engine nobody wants to know.
+        let _ = tell.send(Message::Hint(Hint::Changed));
+        loop {
+            tokio::select! {
+                hint = hints.next() => match hint {
+                    Some(hint) => {
+                        let _ = tell.send(Message::Hint(hint));
+                    }
+                    None => return Some(Ok(())),
+                },
+                _ = wanted.changed() => break,
+            }
+        }
     }
-    Some(Ok(()))
 }

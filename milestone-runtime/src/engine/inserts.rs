@@ -9,7 +9,13 @@ use milestone_core::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Engine, attempt_number, held::Held, message::Inserting, message::Message, method_of};
+use super::{
+    Engine,
+    held::{Held, begun},
+    message::Inserting,
+    message::Message,
+    method_of,
+};
 use crate::{
     ids::random_token,
     start::{Conflict, StartError, same_start},
@@ -25,9 +31,11 @@ const BATCH: usize = 500;
 impl Engine {
     pub(super) fn start(
         &mut self,
-        mut record: MilestoneRecord,
+        record: MilestoneRecord,
         reply: oneshot::Sender<Result<(), StartError>>,
     ) {
+        let (mut record, mut held) = (record, None);
+        self.started += 1;
         if self.serving
             && self.stopping.is_none()
             && self.queue.is_empty()
@@ -35,18 +43,25 @@ impl Engine {
             && self.places.free() > 0
             && !self.outage
         {
-            record = self.born_leased(record);
+            held = self.born_leased(&record).map(Box::new);
+        }
+        if let Some(held) = &held {
+            record = held.full_record();
         }
         self.inserts.push(Inserting {
             record: Arc::new(record),
+            held,
             reply: Some(reply),
             sent: 0,
             since: Instant::now(),
         });
     }
 
-    /// Gives a new milestone to this worker and begins what can begin; as it was, if nothing can.
-    fn born_leased(&mut self, record: MilestoneRecord) -> MilestoneRecord {
+    /// Gives a new milestone to this worker and begins what can begin; nothing, if nothing can.
+    fn born_leased(&mut self, record: &MilestoneRecord) -> Option<Held> {
+        if self.held.contains_key(&record.id) {
+            return None;
+        }
         let now = self.now();
         let mut leased = record.clone();
         leased.born_leased(Lease {
@@ -58,37 +73,29 @@ impl Engine {
                 .clock
                 .in_future(self.shared.config.stored_lease()),
         });
-        let Some(held) = Held::new(leased, &self.tell) else {
-            return record;
-        };
+        let held = Held::new(leased, &self.tell)?;
         let id = held.id().clone();
-        if self.held.contains_key(&id) {
-            return record;
-        }
         self.held.insert(id.clone(), held);
         let begins = self.choose(&id, now);
-        let Some(mut held) = self.held.remove(&id) else {
-            return record;
-        };
-        if held.queued {
+        let mut held = self.held.remove(&id)?;
+        if std::mem::take(&mut held.queued) {
             self.queue.retain(|queued| *queued != id);
             self.turns.retain(|queued| *queued != id);
         }
         if begins.is_empty() {
-            return record;
+            return None;
         }
         let event = Event::Begin {
             tasks: begins.clone(),
             worker: self.shared.worker.clone(),
         };
         // The document is stored as it is then, so the patch is not needed.
-        if advance(&mut held.record, event, now, &self.shared.config.limits).is_err() {
-            return record;
-        }
+        let _stored_whole =
+            advance(&mut held.record, event, now, &self.shared.config.limits).ok()?;
         for task in begins {
             self.places.reserve(&method_of(&held, task));
         }
-        held.full_record()
+        Some(held)
     }
 
     pub(super) fn send_inserts(&mut self) {
@@ -97,7 +104,7 @@ impl Engine {
             let mut batch = std::mem::replace(&mut self.inserts, rest);
             for inserting in &mut batch {
                 inserting.sent += 1;
-                if inserting.record.lease.is_some() {
+                if inserting.held.is_some() {
                     self.births.insert(inserting.record.id.clone());
                 }
             }
@@ -132,31 +139,32 @@ impl Engine {
 
     fn settle_insert(&mut self, inserting: Inserting, result: Insertion) {
         let mut inserting = inserting;
-        self.births.remove(&inserting.record.id);
         let record = Arc::clone(&inserting.record);
+        self.births.remove(&record.id);
+        let held = inserting.held.take();
         let answer = match result {
             Insertion::Inserted => {
-                self.born(&record);
+                self.born(held);
                 Ok(())
             }
             // An earlier copy of the same insert has arrived, sent again by this engine or by the driver.
             Insertion::Exists(Ok(existing)) if same_birth(&existing, &record) => {
-                self.born(&record);
+                self.born(held);
                 Ok(())
             }
             Insertion::Exists(Ok(existing)) => {
-                self.unborn(&record);
+                self.unborn(held);
                 same_start(&existing, &record).map_err(|conflict: Conflict| StartError::Conflict {
                     id: record.id.clone(),
                     conflict,
                 })
             }
             Insertion::Exists(Err(unreadable)) => {
-                self.unborn(&record);
+                self.unborn(held);
                 Err(StartError::Unreadable(unreadable))
             }
             Insertion::Refused(error) => {
-                self.unborn(&record);
+                self.unborn(held);
                 Err(StartError::NotStored {
                     id: record.id.clone(),
                     error,
@@ -183,7 +191,7 @@ impl Engine {
             let error = Arc::clone(error);
             if inserting.sent == 0 {
                 self.births.remove(&id);
-                self.unborn(&inserting.record);
+                self.unborn(inserting.held.take());
                 inserting.tell(Err(StartError::NotStored { id, error }));
             } else {
                 inserting.tell(Err(StartError::Unknown { id, error }));
@@ -196,29 +204,26 @@ impl Engine {
     }
 
     /// A new milestone is stored: if it was born leased, its bodies start.
-    fn born(&mut self, record: &MilestoneRecord) {
-        let Some(held) = Held::new(record.clone(), &self.tell) else {
+    fn born(&mut self, held: Option<Box<Held>>) {
+        let Some(held) = held else {
             return;
         };
         let id = held.id().clone();
         if self.held.contains_key(&id) {
             // The reply was so late that the lease ended, and this worker has claimed it since.
-            return self.unborn(record);
+            return self.unborn(Some(held));
         }
-        let begins = begun(&held)
-            .into_iter()
-            .map(|task| (task, attempt_number(&held, task)))
-            .collect();
-        self.held.insert(id.clone(), held);
+        let begins = begun(&held);
+        self.held.insert(id.clone(), *held);
         self.start_bodies(&id, begins);
         // What else could begin waits for a place.
         self.plan(&id);
     }
 
     /// A new milestone is not stored, or not as this one: the places that it had are free.
-    fn unborn(&mut self, record: &MilestoneRecord) {
-        if let Some(held) = Held::new(record.clone(), &self.tell) {
-            for task in begun(&held) {
+    fn unborn(&mut self, held: Option<Box<Held>>) {
+        if let Some(held) = held {
+            for (task, _) in begun(&held) {
                 self.places.release(&method_of(&held, task));
             }
         }
@@ -232,14 +237,6 @@ impl Inserting {
             let _ = reply.send(answer);
         }
     }
-}
-
-fn begun(held: &Held) -> Vec<milestone_core::machine::Task> {
-    let actions = held.record.actions.iter().enumerate();
-    actions
-        .filter(|(_, action)| action.running.is_some())
-        .map(|(index, _)| milestone_core::machine::Task::to_do(index))
-        .collect()
 }
 
 /// Whether a stored milestone is the very one that was sent, leased to this worker; one that nobody holds is any worker's.

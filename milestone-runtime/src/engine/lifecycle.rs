@@ -102,6 +102,10 @@ impl Engine {
         let is_late = deadline.is_some_and(|deadline| deadline + LINGER <= Instant::now());
         let away = cut && (self.outage || is_late);
         if (!waiting && self.inserts.is_empty() && self.inserts_in_flight == 0) || away {
+            // Of what they took, something may still be on its way, and must not begin when its reply comes.
+            for pass in self.passes.drain(..) {
+                pass.finish();
+            }
             for reply in self
                 .stopping
                 .take()

@@ -6,7 +6,7 @@ use bson::Bson;
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use tokio::sync::oneshot;
 
-use super::pass::RunReport;
+use super::{held::Held, pass::RunReport};
 use crate::{
     action::Failure,
     start::StartError,
@@ -128,6 +128,8 @@ pub(crate) type Watcher = oneshot::Sender<Result<Option<Arc<MilestoneRecord>>, U
 /// A new milestone on its way into the store.
 pub(crate) struct Inserting {
     pub(crate) record: Arc<MilestoneRecord>,
+    /// What is held once it is stored, if it is born leased.
+    pub(super) held: Option<Box<Held>>,
     /// Whoever waits for it; nobody any more once it was told that its fate is unknown.
     pub(crate) reply: Option<oneshot::Sender<Result<(), StartError>>>,
     /// How often it was sent so that it may have arrived.

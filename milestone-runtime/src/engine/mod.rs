@@ -34,7 +34,7 @@ use milestone_core::{
     record::{MilestoneId, Status},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     task::AbortHandle,
     time::Instant,
 };
@@ -56,7 +56,7 @@ use crate::{
     metrics::Counts,
     mongo::{cleaner::Traces, once::Known, tx::Transactions},
     registry::Registry,
-    store::Store,
+    store::{Store, Wanted},
 };
 
 /// What the engine shares with the runtime's handles.
@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     /// Where actions run.
     pub(crate) application: Tasks,
     pub(crate) counts: Counts,
+    /// Which hints of the database are of use.
+    pub(crate) wanted: watch::Sender<Wanted>,
     /// Where the toolkit tells what it leaves behind in the database.
     pub(crate) traces: Traces,
     /// The collections in which documents were written once.
@@ -109,6 +111,8 @@ pub(crate) struct Engine {
     stopping: Option<Stopping>,
     passes: VecDeque<Pass>,
     claim_in_flight: bool,
+    /// How many milestones were started here since the last claim.
+    started: usize,
     /// When to look for work next.
     poll_at: Instant,
     idle_wait: Duration,
@@ -117,6 +121,8 @@ pub(crate) struct Engine {
     last_claim: Instant,
     /// Whether something may be due since then.
     hinted: bool,
+    /// How many were told to be due since the last look.
+    expected: usize,
     /// The shortest time between two looks that hints cause.
     hint_wait: Duration,
     shares: Shares,
@@ -155,6 +161,8 @@ impl Engine {
         inbox: mpsc::UnboundedReceiver<Message>,
     ) -> Self {
         let now = Instant::now();
+        // Nothing is known to be due yet.
+        let idle_wait = shared.config.poll / 16;
         // Leases of others that look expired after a start may only look so after an outage: their owners get one lease to renew. A store
         // that knows the dead hands out what was theirs all the same.
         Self {
@@ -178,11 +186,13 @@ impl Engine {
             stopping: None,
             passes: VecDeque::new(),
             claim_in_flight: false,
+            started: 0,
             poll_at: now,
-            idle_wait: Duration::ZERO,
+            idle_wait,
             wakes: BTreeSet::new(),
             last_claim: now,
             hinted: false,
+            expected: 0,
             hint_wait: Duration::ZERO,
             shares: Shares::new(),
             outage: false,
@@ -273,6 +283,7 @@ impl Engine {
         self.send_renewal();
         self.send_claim();
         self.send_watch();
+        self.want_hints();
         self.read_time();
         self.finish_passes();
         self.finish_stop();

@@ -20,6 +20,8 @@ use super::{Engine, body};
 pub(super) struct Places {
     all: usize,
     taken: usize,
+    /// Those that a claim on its way may fill.
+    promised: usize,
     by_method: HashMap<String, u32>,
     pub(super) bodies: BTreeMap<u64, Body>,
     /// Bodies that were given up but have not ended: their actions do not begin here until they have.
@@ -53,6 +55,7 @@ impl Places {
         Self {
             all,
             taken: 0,
+            promised: 0,
             by_method: HashMap::new(),
             bodies: BTreeMap::new(),
             disowned: BTreeMap::new(),
@@ -62,12 +65,17 @@ impl Places {
     }
 
     pub(super) fn free(&self) -> usize {
-        self.all.saturating_sub(self.taken)
+        self.all.saturating_sub(self.taken + self.promised)
     }
 
-    /// Whether nothing runs, not even what was given up.
+    /// Whether nothing runs, not even what was given up, nor what a claim on its way has begun.
     pub(super) const fn is_empty(&self) -> bool {
-        self.taken == 0
+        self.taken == 0 && self.promised == 0
+    }
+
+    /// A claim is sent that may begin so many attempts, or has come back, with none.
+    pub(super) const fn promise(&mut self, places: usize) {
+        self.promised = places;
     }
 
     pub(super) fn reserve(&mut self, method: &str) {
@@ -99,7 +107,12 @@ impl Places {
         self.disowned.contains_key(id)
     }
 
-    fn is_disowned(&self, id: &MilestoneId, task: Task) -> bool {
+    /// Whether every body that was given up has ended.
+    pub(super) fn owns_all(&self) -> bool {
+        self.disowned.is_empty()
+    }
+
+    pub(super) fn is_disowned(&self, id: &MilestoneId, task: Task) -> bool {
         self.disowned
             .get(id)
             .is_some_and(|tasks| tasks.contains(&task))

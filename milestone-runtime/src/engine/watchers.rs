@@ -22,6 +22,12 @@ const IN_A_POLL: usize = 4 * BATCH;
 /// The first wait between two looks.
 const FIRST_WAIT: Duration = Duration::from_millis(5);
 
+/// A wait that long is one for what others end: from then on they are asked for hints.
+const LONG_WAIT: Duration = Duration::from_millis(100);
+
+/// For how long hints of what has ended are asked for after such a wait.
+const HINTS_FOR: Duration = Duration::from_secs(30);
+
 /// Those who wait, and when each milestone that is not held here is looked at.
 pub(super) struct Watchers {
     waiting: BTreeMap<MilestoneId, Waiting>,
@@ -33,6 +39,8 @@ pub(super) struct Watchers {
     not_before: Instant,
     /// Something has changed since the last look, and nobody knows what.
     stirred: bool,
+    /// When somebody waited last for what others end.
+    elsewhere: Option<Instant>,
 }
 
 /// Those who wait for one milestone.
@@ -53,6 +61,7 @@ impl Watchers {
             last_look: now,
             not_before: now,
             stirred: false,
+            elsewhere: None,
         }
     }
 
@@ -83,6 +92,17 @@ impl Watchers {
             waiting.at = Some(at);
             self.agenda.insert((at, id.clone()));
         }
+    }
+
+    /// Whether hints of what has ended are of use.
+    pub(super) fn want_hints(&self, now: Instant) -> bool {
+        let elsewhere = self.elsewhere;
+        elsewhere.is_some_and(|at| now - at < HINTS_FOR)
+    }
+
+    /// Somebody waits for what others end.
+    fn wait_elsewhere(&mut self, now: Instant) {
+        self.elsewhere = Some(now);
     }
 
     /// Something has changed, nobody knows what.
@@ -129,6 +149,9 @@ impl Watchers {
             } else if !is_held(&id) {
                 let next = now + waiting.wait.mul_f64(0.9 + fastrand::f64() / 10.0);
                 waiting.wait = (waiting.wait * 2).min(longest);
+                if waiting.wait > LONG_WAIT {
+                    self.elsewhere = Some(now);
+                }
                 waiting.at = Some(next);
                 self.agenda.insert((next, id.clone()));
                 due.push(id);
@@ -141,6 +164,9 @@ impl Watchers {
 impl Engine {
     pub(super) fn watch(&mut self, id: &MilestoneId, reply: Watcher) {
         self.watchers.add(id, reply);
+        if self.shared.config.client {
+            self.watchers.wait_elsewhere(Instant::now());
+        }
         if !self.held.contains_key(id) {
             self.watchers.look_at(id, Instant::now());
         }
@@ -233,7 +259,7 @@ impl Engine {
     }
 
     /// A milestone is no longer held here: those who wait for its end, and a pass that took it, are told.
-    pub(super) fn leave(&mut self, held: &Held) {
+    pub(super) fn leave(&mut self, held: Held) {
         let id = held.id().clone();
         let passing = self
             .passes
@@ -247,7 +273,7 @@ impl Engine {
         if !(passing || watched && ended) {
             return;
         }
-        let record = Arc::new(held.full_record());
+        let record = Arc::new(held.into_record());
         if passing && let Some(pass) = self.passes.front_mut() {
             pass.done(&record);
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bson::{Bson, DateTime, Document, doc};
 use milestone_core::{
-    lease,
     limits::MAX_INBOX,
+    machine,
     record::{Command, Lease, MilestoneRecord, Unreadable},
 };
 
@@ -43,7 +43,7 @@ pub(crate) fn claim(
         since: request.now,
         until: request.until,
     };
-    let patch = lease::claim(record, lease);
+    let patch = machine::claim(record, lease, request.begins.as_ref());
     record.rev += 1;
     patch
         .apply_to(document, record.rev)

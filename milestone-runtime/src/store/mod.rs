@@ -16,6 +16,7 @@ use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 use bson::DateTime;
 use futures_util::Stream;
 use milestone_core::{
+    machine::Begins,
     patch::Patch,
     record::{Command, MilestoneId, MilestoneRecord, Status, Unreadable},
 };
@@ -84,7 +85,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Hints that something may be due or may have ended, or `None` where the server gives none. Hints only shorten a wait, so they may
     /// be lost, doubled or late; the stream may end at any time.
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>>;
+    /// What is not wanted need not be left out, but costs the server and the worker time.
+    fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>>;
 
     /// Tells people that a worker lives, and what it can do.
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()>;
@@ -99,6 +101,23 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The workers that have told that they live, dead ones too until somebody removes them.
     fn workers(&self) -> StoreFuture<'_, Vec<WorkerInfo>>;
+}
+
+/// Which hints are of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Those of what is due: to a worker.
+    pub due: bool,
+    /// Those of what has ended: where somebody waits for what others end.
+    pub ended: bool,
+}
+
+impl Wanted {
+    /// All of them.
+    pub const ALL: Self = Self {
+        due: true,
+        ended: true,
+    };
 }
 
 /// A hint of a database, see [`Store::changes`].
@@ -180,6 +199,8 @@ pub struct ClaimRequest {
     pub except: Vec<MilestoneId>,
     /// What to take first, where several workers may want the same. A store in which none gets in another's way need not heed it.
     pub share: Share,
+    /// What the claim begins of each milestone, in the same write; `None`: nothing. See [`milestone_core::machine::claim`].
+    pub begins: Option<Begins>,
 }
 
 /// What was taken.

@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::store::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hint, Hints, Insertion, Listed, Page,
-    RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+    RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Wanted, WorkerInfo,
     document::{self, MAX_DOCUMENT, MAX_LEVELS},
 };
 
@@ -267,7 +267,7 @@ impl Store for MemoryStore {
         ready(Ok(self.lock().documents.remove(&Key::from(id)).is_some()))
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
+    fn changes(&self, _: Wanted) -> StoreFuture<'_, Option<Hints>> {
         let hints = futures_util::stream::unfold(self.hints.subscribe(), |mut hints| async move {
             match hints.recv().await {
                 Ok(()) | Err(RecvError::Lagged(_)) => Some((Hint::Changed, hints)),

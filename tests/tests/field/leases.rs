@@ -119,22 +119,26 @@ async fn f01_a_lease_that_nobody_knows_of_is_not_extended(place: Place) {
     let first = lease_of(&client, handle.id()).await.unwrap();
     let kept = lease_of(&client, other.id()).await.unwrap();
     let mut seen = Vec::new();
-    let record = loop {
+    loop {
         let record = handle.record().await.unwrap();
         if record.epoch > 1 {
-            break record;
+            break;
         }
         seen.push(record.lease.unwrap().until);
         tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    }
     assert!(seen.iter().all(|until| *until == first.until), "{seen:?}");
     assert!(
         lease_of(&client, other.id()).await.unwrap().until > kept.until,
         "the worker has renewed what it knows of"
     );
-    assert!(record.report.is_empty() || record.report[0].number == 1);
     handle.outcome().await.unwrap();
     let record = handle.record().await.unwrap();
+    // The claim may have begun an attempt, whose body never ran.
+    assert!(matches!(
+        successes(&record, "a")[..],
+        [Some(true)] | [Some(true), None]
+    ));
     assert_eq!((record.epoch, record.losses), (2, 0));
     assert_eq!(ledger.count("a"), 1);
     let begun = attempts(&record, "a")[0].begin_date;

@@ -338,6 +338,7 @@ async fn costs(finished: usize) -> Vec<(String, Option<Cost>)> {
         expired_before: Some(now),
         except: Vec::new(),
         share: Share::all(),
+        begins: None,
     };
     commands.take();
     let mut costs = Vec::new();

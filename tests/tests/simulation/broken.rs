@@ -13,7 +13,7 @@ use milestone_runtime::{
     core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
     store::{
         ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
-        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreFuture, WorkerInfo,
+        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreFuture, Wanted, WorkerInfo,
     },
     testing::MemoryStore,
 };
@@ -214,8 +214,8 @@ impl Store for Broken {
         self.memory.remove(id)
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
-        self.memory.changes()
+    fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
+        self.memory.changes(wanted)
     }
 
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bson::Bson;
 use milestone_runtime::core::record::{
-    ActionKind, ActionState, AttemptKind, MilestoneId, MilestoneRecord, Phase, Status, UndoState,
+    ActionKind, ActionState, Attempt, AttemptKind, MilestoneId, MilestoneRecord, Phase, Status,
+    UndoState,
 };
 use tokio::time::{sleep, timeout};
 
@@ -91,9 +92,17 @@ async fn check_workers(world: &World) {
 fn check_milestone(world: &World, record: &MilestoneRecord, runs: &[Run]) {
     let id = &record.id;
     let mut attempts = record.report.iter();
-    if world.story.is_innocent()
-        && attempts.any(|attempt| attempt.kind == Some(AttemptKind::Abandoned))
-    {
+    // A claim whose reply was lost may have begun one that nobody knew of: it may run twice, and its body never began.
+    let is_told_off = |attempt: &Attempt| {
+        let began = runs.iter().any(|run| {
+            (&run.id, &run.action, run.phase, run.attempt)
+                == (id, &attempt.action, attempt.phase, attempt.number)
+        });
+        let action = record.action(&attempt.action);
+        let is_plain = action.is_none_or(|(_, action)| !action.mode.repeatable());
+        attempt.kind == Some(AttemptKind::Abandoned) && (began || is_plain)
+    };
+    if world.story.is_innocent() && attempts.any(is_told_off) {
         world.log.wrong(format_args!(
             "{id}: an attempt was taken for abandoned, and its worker lived all the time"
         ));

@@ -255,6 +255,7 @@ async fn the_body_of_a_suspect_outlives_its_lease() {
         methods: Vec::new(),
         except: Vec::new(),
         share: Share::all(),
+        begins: None,
     };
     let taken = bench.court.claim("fourth", taken).await.expect("a claim");
     assert_eq!(taken.records[0].id, id);

@@ -98,6 +98,13 @@ fn check_write(
                     && after.rev == before.rev + 1,
                 || "a claim gave no new token, epoch and rev".to_owned(),
             );
+            let begun = before.actions.iter().zip(&after.actions);
+            let mut begun = begun.filter(|(before, after)| after.attempts > before.attempts);
+            let may_begin = before.inbox.is_empty() && !before.is_suspect();
+            wrong.unless(
+                begun.all(|(before, _)| may_begin && before.mode.repeatable()),
+                || "a claim began what is to be looked at first".to_owned(),
+            );
         }
         Write::Commit(commit, told) => {
             wrong.unless(matches!(told, Committed::Done), || {

@@ -16,7 +16,8 @@ use milestone_runtime::{
     core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
     store::{
         ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
-        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, WorkerInfo,
+        RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Wanted,
+        WorkerInfo,
     },
 };
 use tokio::{
@@ -356,9 +357,9 @@ impl Store for Wire {
         self.court.store().remove(id)
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
+    fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
         if self.faults.hints {
-            self.court.store().changes()
+            self.court.store().changes(wanted)
         } else {
             Box::pin(async { Ok(None) })
         }

@@ -131,6 +131,7 @@ impl Bench {
             expired_before: None,
             except: Vec::new(),
             share: Share::all(),
+            begins: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use milestone_runtime::store::{Committed, Hint, Hints, RenewRequest, Store as _};
+use milestone_runtime::store::{Committed, Hint, Hints, RenewRequest, Store as _, Wanted};
 use tokio::time::timeout;
 
 use super::bench::{Bench, ends};
@@ -16,7 +16,7 @@ async fn comes(hints: &mut Hints) -> Option<Hint> {
 #[tokio::test]
 async fn what_is_new_and_what_ends_is_hinted_at_but_no_claim_and_no_renewal() {
     let bench = Bench::new().await;
-    let Some(mut hints) = bench.store.changes().await.unwrap() else {
+    let Some(mut hints) = bench.store.changes(Wanted::ALL).await.unwrap() else {
         // A standalone server has no change streams, and the store says so.
         let info = bench.store.open().await.unwrap();
         assert!(info.description.contains("standalone"), "{info:?}");
@@ -48,7 +48,7 @@ async fn what_is_new_and_what_ends_is_hinted_at_but_no_claim_and_no_renewal() {
 #[tokio::test]
 async fn the_stream_ends_quietly() {
     let bench = Bench::new().await;
-    let Some(hints) = bench.store.changes().await.unwrap() else {
+    let Some(hints) = bench.store.changes(Wanted::ALL).await.unwrap() else {
         return;
     };
     bench.scratch.database().drop().await.unwrap();

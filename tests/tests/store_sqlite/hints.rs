@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::{FutureExt, StreamExt};
-use milestone_runtime::store::{Hint, Hints, Store, sqlite::SqliteStore};
+use milestone_runtime::store::{Hint, Hints, Store, Wanted, sqlite::SqliteStore};
 
 use crate::support::{LEASE, commit, end, held, insert, later, opened, record};
 
@@ -19,7 +19,11 @@ async fn they_come_from_this_store_and_from_others() {
     let path = folder.path().join("bank.db");
     let (store, other) = (opened(&path).await, opened(&path).await);
     let now = store.now().await.expect("the time");
-    let mut hints = store.changes().await.expect("changes").expect("hints");
+    let mut hints = store
+        .changes(Wanted::ALL)
+        .await
+        .expect("changes")
+        .expect("hints");
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert!(hints.next().now_or_never().is_none(), "nothing has changed");
     insert(&store, record("a", now)).await;
@@ -50,7 +54,11 @@ async fn they_tell_what_is_due_or_has_ended_only() {
     let store = SqliteStore::memory("m").expect("a store");
     store.open().await.expect("it opens");
     let now = store.now().await.expect("the time");
-    let mut hints = store.changes().await.expect("changes").expect("hints");
+    let mut hints = store
+        .changes(Wanted::ALL)
+        .await
+        .expect("changes")
+        .expect("hints");
     let one = held("a", now, "w1");
     insert(&store, one.clone()).await;
     let until = later(now, 2 * LEASE);

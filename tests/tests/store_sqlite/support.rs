@@ -89,6 +89,7 @@ pub(crate) fn request(owner: &str, now: DateTime, limit: usize) -> ClaimRequest 
         expired_before: None,
         except: Vec::new(),
         share: Share::all(),
+        begins: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Single rules of the machine. Each change is also applied to the document, and every state is checked against the invariants.
 
 mod attempts;
+mod claim;
 mod commands;
 mod create;
 mod deadline;

@@ -201,3 +201,60 @@ fn all_causes_together_take_no_more_than_a_message() {
     assert!(error.chain.len() == 16 && bytes < 4096 + 16 * 40, "{bytes}");
     assert!(error.kind.len() < 600 && error.location.as_ref().unwrap().len() < 600);
 }
+
+#[test]
+fn of_a_long_chain_the_first_and_the_newest_successes_stay_and_every_failure() {
+    let count = 1000_usize;
+    let actions = (0..count).map(|index| {
+        let after: Vec<usize> = index.checked_sub(1).into_iter().collect();
+        action(&format!("a{index}"), Mode::Idempotent, &after)
+    });
+    let mut bench = Bench::new(actions.collect());
+    let (mut rewritten, mut largest) = (0, 0);
+    for index in 0..count {
+        let task = Task::to_do(index);
+        for number in 1..=2 {
+            let begin = Event::Begin {
+                tasks: vec![task],
+                worker: "w".to_owned(),
+            };
+            let _ = advance(&mut bench.record, begin, bench.now, &bench.limits).unwrap();
+            if index % 100 != 50 || number == 2 {
+                let output = 1.into();
+                let event = Event::Succeeded {
+                    task,
+                    number,
+                    output,
+                };
+                let patch = advance(&mut bench.record, event, bench.now, &bench.limits).unwrap();
+                rewritten += usize::from(patch.to_update(1).get("$push").is_none());
+                break;
+            }
+            let failed = Failed {
+                retry_after: Some(Duration::ZERO),
+                ..error()
+            };
+            let event = Event::Failed {
+                task,
+                number,
+                failed,
+            };
+            let _ = advance(&mut bench.record, event, bench.now, &bench.limits).unwrap();
+        }
+        largest = largest.max(bench.record.report.len());
+    }
+    let report = &bench.record.report;
+    let failed = report
+        .iter()
+        .filter(|attempt| attempt.success != Some(true));
+    assert_eq!(failed.count(), 10);
+    assert!(largest < 80, "{largest}");
+    assert!(rewritten < 40, "{rewritten}");
+    let names: Vec<&str> = report.iter().map(|attempt| &*attempt.action).collect();
+    assert_eq!((names[0], names.last()), ("a999", Some(&"a0")));
+    assert_eq!(
+        i64::try_from(report.len()).unwrap() + bench.record.report_dropped,
+        1010
+    );
+    assert_eq!(check(&bench.record), []);
+}

@@ -2,10 +2,11 @@
 
 use std::{cmp::Reverse, collections::HashMap};
 
-use bson::{Bson, DateTime, Document, doc};
+use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
 use milestone_core::{
-    lease::{self, Seen},
+    lease::Seen,
+    machine,
     record::{Lease, MilestoneId, MilestoneRecord, Unreadable},
 };
 use mongodb::error::Error;
@@ -29,6 +30,9 @@ const LOOKED_AT: (usize, usize) = (32, 1024);
 /// How many documents are read at once to get past those that cannot be read.
 const MOST_READ: usize = 256;
 
+/// So few candidates are read whole at once, instead of those that are chosen in a second read: what has just become due is at work sooner.
+const WHOLE: usize = 8;
+
 /// What is due for the worker. The index leads to what is due for anybody in its queues.
 fn candidates(request: &ClaimRequest, except: &[MilestoneId]) -> Document {
     let methods: Vec<&str> = request
@@ -49,13 +53,8 @@ fn candidates(request: &ClaimRequest, except: &[MilestoneId]) -> Document {
     };
     match request.expired_before {
         None => filter.insert("lease", Bson::Null),
-        Some(before) => filter.insert(
-            "$or",
-            [
-                doc! { "lease": Bson::Null },
-                doc! { "lease.until": { "$lt": before } },
-            ],
-        ),
+        // Where there is no lease, that holds too. An `$or` says the same, but beside it some servers walk the whole collection.
+        Some(before) => filter.insert("lease.until", doc! { "$not": { "$gte": before } }),
     };
     filter
 }
@@ -103,6 +102,16 @@ struct Candidate {
     priority: i64,
     /// Whether its lease has ended without having been handed back.
     is_abandoned: bool,
+}
+
+impl Candidate {
+    fn read(document: &RawDocumentBuf) -> Option<Self> {
+        Some(Self {
+            id: read::id(document)?,
+            priority: read::integer(document, "priority"),
+            is_abandoned: document.get_document("lease").is_ok(),
+        })
+    }
 }
 
 /// Chooses among the candidates, which come in the order of time; those of a higher priority come first all the same. Of one priority: where
@@ -156,27 +165,21 @@ async fn look(
     connection: &Connection,
     request: &ClaimRequest,
     except: &[MilestoneId],
-    room: usize,
-) -> Result<Vec<Candidate>, Error> {
-    let limit = u32::try_from(looked_at(room, &request.share)).unwrap_or(u32::MAX);
+    candidates_at_most: usize,
+) -> Result<Vec<RawDocumentBuf>, Error> {
+    let limit = u32::try_from(candidates_at_most).unwrap_or(u32::MAX);
+    let projection = doc! { "priority": 1, "lease.until": 1 };
+    let mut options = Concern::Local.options(connection);
+    options.projection = (candidates_at_most > WHOLE).then_some(projection);
     // What is due first comes first, so that no queue starves behind another.
     let find = connection
         .milestones
         .find(candidates(request, except))
-        .with_options(Concern::Local.options(connection))
-        .projection(doc! { "priority": 1, "lease.until": 1 })
+        .with_options(options)
         .sort(doc! { "next.at": 1 })
         .limit(i64::from(limit))
         .batch_size(limit);
-    let documents: Vec<_> = find.await?.try_collect().await?;
-    let candidate = |document| {
-        Some(Candidate {
-            id: read::id(document)?,
-            priority: read::integer(document, "priority"),
-            is_abandoned: document.get_document("lease").is_ok(),
-        })
-    };
-    Ok(documents.iter().filter_map(candidate).collect())
+    find.await?.try_collect().await
 }
 
 /// A milestone that is being taken.
@@ -191,7 +194,7 @@ impl Taking {
         request: &ClaimRequest,
     ) -> Result<Self, bson::error::Error> {
         let filter = filter(&record.id, &Seen::of(&record));
-        let patch = lease::claim(&mut record, lease(request));
+        let patch = machine::claim(&mut record, lease(request), request.begins.as_ref());
         record.rev += 1;
         let statement = update::statement(filter, patch.to_update(record.rev))?;
         Ok(Self { record, statement })
@@ -217,14 +220,22 @@ pub(super) async fn claim(
     let mut except = request.except.clone();
     let mut room = request.limit;
     while room > 0 {
-        let candidates = look(connection, request, &except, room)
-            .await
-            .map_err(|error| connection.error(error))?;
-        if candidates.is_empty() {
+        let error = |error| connection.error(error);
+        let most = looked_at(room, &request.share);
+        let looked = look(connection, request, &except, most);
+        let looked = looked.await.map_err(error)?;
+        if looked.is_empty() {
             break;
         }
+        let candidates = looked.iter().filter_map(Candidate::read).collect();
         let ids = choose(candidates, room, &request.share, &mut claimed.left);
-        let mut taking = prepare(connection, request, ids, &mut claimed).await?;
+        let documents = if most > WHOLE {
+            let documents = read::documents(connection, &ids, None, Concern::Local);
+            documents.await.map_err(error)?
+        } else {
+            looked
+        };
+        let mut taking = prepare(request, documents, ids, &mut claimed)?;
         taking.truncate(request.limit);
         take_all(connection, taking, &request.token, &mut claimed).await?;
         let known = except.len() - request.except.len();
@@ -238,15 +249,13 @@ pub(super) async fn claim(
     Ok(claimed)
 }
 
-/// Reads the candidates whole, and says how each would be taken.
-async fn prepare(
-    connection: &Connection,
+/// Says how each of the chosen candidates is taken, as it is now.
+fn prepare(
     request: &ClaimRequest,
+    documents: Vec<RawDocumentBuf>,
     ids: Vec<MilestoneId>,
     claimed: &mut Claimed,
 ) -> Result<Vec<Taking>, StoreError> {
-    let documents = read::documents(connection, &ids, None, Concern::Local).await;
-    let documents = documents.map_err(|error| connection.error(error))?;
     let mut by_id: HashMap<_, _> = documents
         .into_iter()
         .filter_map(|document| Some((read::id(&document)?, document)))
@@ -365,6 +374,7 @@ mod tests {
             expired_before: None,
             except: vec![],
             share: Share::all(),
+            begins: None,
         }
     }
 
@@ -383,13 +393,7 @@ mod tests {
         assert_eq!(candidates(&request(), &["held".into()]), expected);
         let before = DateTime::from_millis(50);
         expected.remove("lease");
-        expected.insert(
-            "$or",
-            [
-                doc! { "lease": null },
-                doc! { "lease.until": { "$lt": before } },
-            ],
-        );
+        expected.insert("lease.until", doc! { "$not": { "$gte": before } });
         let request = ClaimRequest {
             expired_before: Some(before),
             ..request()

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use milestone_core::record::{MilestoneId, Status};
 
 use super::connect::Connection;
-use crate::store::{Hint, Hints, StoreError};
+use crate::store::{Hint, Hints, StoreError, Wanted};
 
 /// How long the server waits for something to happen before it says that nothing has: an idle stream costs one command in that time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -17,20 +17,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// with a lease.
 ///
 /// The stream is an aggregation like others: the driver's own way opens a stream that has failed again at once and without end.
-fn pipeline() -> [Document; 3] {
+fn pipeline(wanted: Wanted) -> [Document; 3] {
     let terminal = Status::ALL.into_iter().filter(|state| state.is_terminal());
     let terminal: Vec<&str> = terminal.map(Status::as_str).collect();
     let updated = "updateDescription.updatedFields";
-    let worth = doc! { "$or": [
-        { "operationType": "insert", "fullDocument.lease": { "$exists": false } },
-        { "operationType": "replace" },
-        { "operationType": "update", format!("{updated}.state"): { "$in": terminal } },
-        {
+    let mut worth = vec![doc! { "operationType": "replace" }];
+    if wanted.due {
+        worth.push(doc! { "operationType": "insert", "fullDocument.lease": { "$exists": false } });
+        worth.push(doc! {
             "operationType": "update",
             format!("{updated}.next"): { "$exists": true },
             format!("{updated}.lease"): { "$exists": false },
-        },
-    ] };
+        });
+    }
+    if wanted.ended {
+        worth.push(
+            doc! { "operationType": "update", format!("{updated}.state"): { "$in": terminal } },
+        );
+    }
     // Without the `_id`, the server gives the stream up.
     let needed = doc! {
         "_id": 1,
@@ -41,7 +45,7 @@ fn pipeline() -> [Document; 3] {
     };
     [
         doc! { "$changeStream": {} },
-        doc! { "$match": worth },
+        doc! { "$match": { "$or": worth } },
         doc! { "$project": needed },
     ]
 }
@@ -64,13 +68,16 @@ fn hint(event: &Document) -> Hint {
 }
 
 /// The hints, or `None` where the server has no change streams.
-pub(super) async fn changes(connection: &Connection) -> Result<Option<Hints>, StoreError> {
+pub(super) async fn changes(
+    connection: &Connection,
+    wanted: Wanted,
+) -> Result<Option<Hints>, StoreError> {
     if connection.is_standalone() {
         return Ok(None);
     }
     let stream = connection
         .milestones
-        .aggregate(pipeline())
+        .aggregate(pipeline(wanted))
         .max_await_time(PATIENCE)
         .await
         .map_err(|error| connection.error(error))?;
@@ -89,7 +96,7 @@ mod tests {
 
     #[test]
     fn events_are_stripped_to_what_is_needed() {
-        let [stream, filter, projection] = pipeline();
+        let [stream, filter, projection] = pipeline(Wanted::ALL);
         assert_eq!(stream, doc! { "$changeStream": {} });
         assert!(filter.contains_key("$match"));
         let expected = doc! {

@@ -46,7 +46,7 @@ pub(crate) use self::{
 };
 use super::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
-    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, WorkerInfo,
+    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, Wanted, WorkerInfo,
 };
 
 /// The collection of the milestones, where none is named. That of the workers has `.workers` behind it.
@@ -229,8 +229,8 @@ impl Store for MongoStore {
         Box::pin(async move { list::remove(&*self.connection()?, &id).await })
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
-        Box::pin(async { hints::changes(&*self.connection()?).await })
+    fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
+        Box::pin(async move { hints::changes(&*self.connection()?, wanted).await })
     }
 
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {

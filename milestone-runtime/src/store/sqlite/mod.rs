@@ -37,7 +37,7 @@ use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 
 use super::{
     ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
-    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, WorkerInfo,
+    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, Wanted, WorkerInfo,
 };
 use names::Database;
 use threads::Threads;
@@ -179,7 +179,7 @@ impl Store for SqliteStore {
         })
     }
 
-    fn changes(&self) -> StoreFuture<'_, Option<Hints>> {
+    fn changes(&self, _: Wanted) -> StoreFuture<'_, Option<Hints>> {
         Box::pin(std::future::ready(Ok(Some(self.threads.hints()))))
     }
 

@@ -157,6 +157,7 @@ impl Bench {
             expired_before: None,
             except: Vec::new(),
             share: Share::all(),
+            begins: None,
         }
     }
 

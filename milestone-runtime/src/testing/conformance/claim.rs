@@ -12,11 +12,13 @@ use std::{
 use bson::oid::ObjectId;
 use milestone_core::{
     lease,
+    limits::Limits,
+    machine::Begins,
     record::{ActionState, Due, MilestoneId, MilestoneRecord, Next, Running, Status},
 };
 
 use super::bench::{Bench, LEASE, assert_same, commit, end};
-use crate::store::Committed;
+use crate::store::{ClaimRequest, Committed};
 
 pub(super) async fn takes_each_milestone_once(bench: Bench) {
     const ALL: usize = 200;
@@ -86,6 +88,38 @@ pub(super) async fn writes_what_it_gives(bench: Bench) {
     assert_same(
         &bench.raw("one").await,
         &expected.to_document().expect("BSON"),
+    );
+}
+
+pub(super) async fn begins_what_may_run_twice(bench: Bench) {
+    let before = bench.record("one");
+    bench.insert(vec![before.clone()]).await;
+    let begins = Begins {
+        methods: ["work".to_owned()].into(),
+        now: bench.at(0),
+        limits: Limits::new(),
+    };
+    let request = ClaimRequest {
+        begins: Some(begins),
+        ..bench.request("w1", 1)
+    };
+    let claimed = bench.claim_all(&request).await;
+    let [record] = &claimed.records[..] else {
+        panic!("one is taken: {claimed:?}");
+    };
+    let running = record.actions[0].running.as_ref();
+    let running = running.expect("it runs");
+    assert_eq!(
+        (running.number, running.epoch, &*running.worker),
+        (1, 1, "w1")
+    );
+    assert_eq!(
+        (record.state, record.rev),
+        (Status::Running, before.rev + 1)
+    );
+    assert_same(
+        &bench.raw("one").await,
+        &record.to_document().expect("BSON"),
     );
 }
 

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use milestone_core::record::MilestoneId;
 
 use super::bench::{Bench, commit, end, eventually};
-use crate::store::{Committed, Filter, WorkerInfo};
+use crate::store::{Committed, Filter, Wanted, WorkerInfo};
 
 pub(super) async fn opened_twice_keeps_all(bench: Bench) {
     let record = bench.held("one", "w1", "t1").await;
@@ -84,7 +84,12 @@ pub(super) async fn time_goes_on(bench: Bench) {
 
 pub(super) async fn hints_come(bench: Bench) {
     let second = bench.subject.store().await;
-    let Some(mut hints) = bench.store.changes().await.expect("changes are answered") else {
+    let Some(mut hints) = bench
+        .store
+        .changes(Wanted::ALL)
+        .await
+        .expect("changes are answered")
+    else {
         return;
     };
     // Hints may be lost, so the change is made until one comes.

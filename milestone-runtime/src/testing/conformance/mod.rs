@@ -97,7 +97,7 @@ macro_rules! checks {
 checks! {
     insert: is_atomic_for_one_id, a_duplicate_hinders_nobody, keeps_what_it_is_given, a_document_too_large_is_refused_alone,
         a_document_too_deep_is_refused_alone, a_deep_one_is_kept;
-    claim: takes_each_milestone_once, writes_what_it_gives, counts_a_loss, leaves_live_leases_alone, takes_expired_leases_when_told,
+    claim: takes_each_milestone_once, writes_what_it_gives, begins_what_may_run_twice, counts_a_loss, leaves_live_leases_alone, takes_expired_leases_when_told,
         keeps_to_the_limit, leaves_the_excepted_alone, leaves_alone_what_is_not_due;
     queue: earliest_first_across_pages, not_before_its_time, only_methods_of_the_worker, only_queues_of_the_worker,
         others_in_front_do_not_block, the_higher_priority_first;

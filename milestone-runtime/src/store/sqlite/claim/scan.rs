@@ -271,6 +271,7 @@ mod tests {
             expired_before: Some(DateTime::from_millis(now)),
             except: vec![],
             share: Share::all(),
+            begins: None,
         };
         let reading = Reading {
             connection,
