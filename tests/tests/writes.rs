@@ -107,9 +107,9 @@ fn s26_a_chain_that_another_process_started_costs_n_plus_2_writes() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         for n in [1, 2, 5] {
-            let mut graph = Action::new(format!("a{n}"));
+            let mut graph = Action::new(format!("a{n}")).idempotent();
             for before in (1..n).rev() {
-                graph = Action::new(format!("a{before}")).next([graph]);
+                graph = Action::new(format!("a{before}")).idempotent().next([graph]);
             }
             let before = writes.count();
             let handle = client.start("chain", graph, ()).await.unwrap();
