@@ -92,6 +92,22 @@ fn s26_a_chain_of_n_actions_costs_n_plus_1_writes() {
     });
 }
 
+/// A failed attempt and its retry: the failure with the hand-back, and the claim, which begins the next one.
+#[test]
+fn s26_a_retry_costs_two_writes_more() {
+    run_async(async {
+        let scratch = Scratch::new().await;
+        let ledger = Ledger::new();
+        let (writes, runtime) = counted(&scratch, &ledger).await;
+        runtime.register(ledger.fails_first("f", 2)).unwrap();
+        let before = writes.count();
+        let handle = runtime.start("fails", "f", ()).await.unwrap();
+        handle.outcome().await.unwrap();
+        assert_eq!(ledger.count("f"), 3);
+        assert_eq!(writes.count() - before, 2 + 2 * 2, "{:?}", writes.0);
+    });
+}
+
 /// Started by a client: one write more, the claim, which begins the first action.
 #[test]
 fn s26_a_chain_that_another_process_started_costs_n_plus_2_writes() {

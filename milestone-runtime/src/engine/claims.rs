@@ -96,14 +96,18 @@ impl Engine {
         methods.retain(|method| !self.is_saturated(method));
         // What it begins has its places from now on, so that is done only where there is probably something, and some are left to those
         // who start milestones here. And an old body of the same action may still run here, which its new attempt has to wait for.
-        let is_likely = self.hinted || self.idle_wait.is_zero();
+        let is_due = self
+            .wakes
+            .first()
+            .is_some_and(|wake| *wake <= Instant::now());
+        let is_likely = self.hinted || is_due || self.idle_wait.is_zero();
         let started = std::mem::take(&mut self.started);
         let left = free - started.max(free.div_ceil(4)).min(free.div_ceil(2));
         let begins = is_likely && left > 0 && self.begins() && self.places.owns_all();
         let limit = if begins { left } else { free };
         // Where nothing was due before, there is no more than what was told since. What was not told is found by the look that follows.
         let expected = std::mem::take(&mut self.expected);
-        let is_told = self.hinted && !self.idle_wait.is_zero() && pass.is_none();
+        let is_told = self.hinted && !is_due && !self.idle_wait.is_zero() && pass.is_none();
         let limit = if is_told {
             limit.min(expected.max(1))
         } else {
