@@ -5,7 +5,7 @@ use std::{env, fs, process::Command};
 use serde_json::Value;
 
 /// The parts, and how many rows each has at the least.
-const PARTS: [(&str, usize); 8] = [
+const PARTS: [(&str, usize); 9] = [
     ("throughput", 4),
     ("latency", 2),
     ("chain", 4),
@@ -14,6 +14,7 @@ const PARTS: [(&str, usize); 8] = [
     ("backlog", 7),
     ("idle", 5),
     ("memory", 5),
+    ("commands", 4),
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod chain;
+mod commands;
 mod fan_out;
 mod hints;
 mod idle;
@@ -35,6 +36,8 @@ pub(crate) enum Part {
     Idle,
     /// What waits and what runs, in memory
     Memory,
+    /// The raw driver's two ways to change many documents
+    Commands,
 }
 
 impl Part {
@@ -47,6 +50,7 @@ impl Part {
         Self::Backlog,
         Self::Idle,
         Self::Memory,
+        Self::Commands,
     ];
 
     /// Measures its rows.
@@ -60,6 +64,7 @@ impl Part {
             Self::Backlog => backlog::run(bench).await,
             Self::Idle => idle::run(bench).await,
             Self::Memory => memory::run(bench).await,
+            Self::Commands => commands::run(bench).await,
         }
     }
 }
