@@ -130,12 +130,14 @@ impl Watchers {
         let crowd = self.agenda.len().div_ceil(IN_A_POLL).max(1);
         let longest = poll.max(FIRST_WAIT) * u32::try_from(crowd).unwrap_or(u32::MAX);
         let mut due = Vec::new();
-        // No further than once around, whatever was due before it was looked at.
-        for _ in 0..self.agenda.len() {
-            let Some((at, id)) = self.agenda.pop_first() else {
+        // They come back behind the loop, or those that are soon looked at again would be met again before others.
+        let mut again = Vec::new();
+        while due.len() < BATCH {
+            let first = self.agenda.pop_first();
+            let Some((at, id)) = first else {
                 break;
             };
-            if due.len() == BATCH || (at > now && !stirred) {
+            if at > now && !stirred {
                 self.agenda.insert((at, id));
                 break;
             }
@@ -153,10 +155,11 @@ impl Watchers {
                     self.elsewhere = Some(now);
                 }
                 waiting.at = Some(next);
-                self.agenda.insert((next, id.clone()));
+                again.push((next, id.clone()));
                 due.push(id);
             }
         }
+        self.agenda.extend(again);
         due
     }
 }
@@ -326,6 +329,21 @@ mod tests {
         assert_eq!(waits[0], Duration::ZERO);
         assert!(waits[1] <= FIRST_WAIT, "{waits:?}");
         assert!(waits[11] >= POLL.mul_f64(0.9) && waits[11] <= POLL);
+    }
+
+    #[test]
+    fn nothing_is_looked_at_twice_in_one_look() {
+        let now = Instant::now();
+        let (mut watchers, _waiting) = watchers(3, now);
+        // The others are looked at later than the first one again.
+        watchers.look_at(&id(1), now + POLL);
+        watchers.look_at(&id(2), now + 2 * POLL);
+        watchers.stir();
+        assert_eq!(
+            watchers.take_due(now, POLL, |_| false),
+            [id(0), id(1), id(2)]
+        );
+        assert_eq!(watchers.agenda.len(), 3);
     }
 
     #[test]
