@@ -174,6 +174,10 @@ impl Engine {
         self.successful_call();
         let took = self.last_claim.elapsed();
         self.shares.took(took);
+        if took > self.shared.config.lease / 2 {
+            // It has outlasted an outage, in which the leases of others have run out too.
+            self.takes_expired_from = Some(Instant::now() + self.shared.config.lease);
+        }
         self.learn_from(&claimed);
         for (id, unreadable) in claimed.unreadable {
             if self.unreadable.insert(id.clone()) {

@@ -1,6 +1,6 @@
 //! Taking milestones that are due.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
 use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
@@ -10,6 +10,7 @@ use milestone_core::{
     record::{Lease, MilestoneId, MilestoneRecord, Unreadable},
 };
 use mongodb::error::Error;
+use tokio::time::Instant;
 
 use super::{
     connect::Connection,
@@ -32,6 +33,9 @@ const MOST_READ: usize = 256;
 
 /// So few candidates are read whole at once, instead of those that are chosen in a second read: what has just become due is at work sooner.
 const WHOLE: usize = 8;
+
+/// For how many leases it is asked what a claim has taken whose reply was lost.
+const ASKED_FOR: u32 = 6;
 
 /// What is due for the worker. The index leads to what is due for anybody in its queues.
 fn candidates(request: &ClaimRequest, except: &[MilestoneId]) -> Document {
@@ -237,7 +241,7 @@ pub(super) async fn claim(
         };
         let mut taking = prepare(request, documents, ids, &mut claimed)?;
         taking.truncate(request.limit);
-        take_all(connection, taking, &request.token, &mut claimed).await?;
+        take_all(connection, taking, request, &mut claimed).await?;
         let known = except.len() - request.except.len();
         if !claimed.records.is_empty() || claimed.unreadable.len() == known {
             break;
@@ -281,7 +285,7 @@ fn prepare(
 async fn take_all(
     connection: &Connection,
     mut taking: Vec<Taking>,
-    token: &str,
+    request: &ClaimRequest,
     claimed: &mut Claimed,
 ) -> Result<(), StoreError> {
     let mut failure = None;
@@ -291,7 +295,7 @@ async fn take_all(
             .map(|taking| taking.statement.as_bytes().len()),
     ) {
         let part = taking.drain(..range.len()).collect();
-        if let Err(error) = take(connection, part, token, claimed).await {
+        if let Err(error) = take(connection, part, request, claimed).await {
             failure = Some(error);
         }
     }
@@ -305,7 +309,7 @@ async fn take_all(
 async fn take(
     connection: &Connection,
     part: Vec<Taking>,
-    token: &str,
+    request: &ClaimRequest,
     claimed: &mut Claimed,
 ) -> Result<(), StoreError> {
     let reply = update::send(connection, part.iter().map(|taking| &taking.statement)).await;
@@ -329,12 +333,13 @@ async fn take(
         Err(error) => failure = Some(error),
     }
     let ids: Vec<_> = part.iter().map(|taking| taking.record.id.clone()).collect();
-    let held = read::held(connection, &ids)
+    let held = read_back(connection, &ids, request)
         .await
         .map_err(|error| connection.error(error))?;
     let before = claimed.records.len();
     for (index, Taking { record, .. }) in part.into_iter().enumerate() {
-        let is_ours = |held: &Held| held.token.as_deref() == Some(token) && held.rev == record.rev;
+        let is_ours =
+            |held: &Held| held.token.as_deref() == Some(&request.token) && held.rev == record.rev;
         if held.get(&record.id).is_some_and(is_ours) {
             claimed.records.push(record);
         } else if let Some(reason) = refusals.remove(&index) {
@@ -351,6 +356,29 @@ async fn take(
     match failure {
         Some(error) if claimed.records.len() == before => Err(connection.error(error)),
         _ => Ok(()),
+    }
+}
+
+/// Reads which were taken. What a claim has begun must become known, or it would be taken for abandoned when the lease ends, though its worker
+/// lives; so that is asked again until there is an answer, but not for ever.
+async fn read_back(
+    connection: &Connection,
+    ids: &[MilestoneId],
+    request: &ClaimRequest,
+) -> Result<HashMap<MilestoneId, Held>, Error> {
+    let lease = request.until.timestamp_millis() - request.now.timestamp_millis();
+    let patience = Duration::from_millis(lease.unsigned_abs()) * ASKED_FOR;
+    let began = Instant::now();
+    let mut wait = Duration::from_millis(50);
+    loop {
+        match read::held(connection, ids).await {
+            Err(error) if request.begins.is_some() && began.elapsed() < patience => {
+                tracing::debug!(%error, "what a claim has taken cannot be read now");
+                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                wait = (wait * 2).min(Duration::from_secs(1));
+            }
+            held => return held,
+        }
     }
 }
 
