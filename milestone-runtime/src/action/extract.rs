@@ -123,12 +123,16 @@ impl Extract for Context {
 /// A stored value as a type. It goes by its bytes, as [`super::to_value`] does: bson's other way takes maps for extended JSON, and asks types
 /// such as an address for their form for people, which is not the one that is stored.
 pub(crate) fn from_value<T: DeserializeOwned>(value: &Bson) -> Result<T, bson::error::Error> {
+    from_bytes(&doc! { "value": value.clone() }.to_vec()?)
+}
+
+/// The same of the bytes of a document in which the value stands as `value`.
+pub(super) fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, bson::error::Error> {
     #[derive(Deserialize)]
     struct Wrapped<V> {
         value: V,
     }
-    let bytes = doc! { "value": value.clone() }.to_vec()?;
-    let wrapped: Wrapped<T> = bson::deserialize_from_slice(&bytes)?;
+    let wrapped: Wrapped<T> = bson::deserialize_from_slice(bytes)?;
     Ok(wrapped.value)
 }
 

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 
 use bson::{Bson, Document, doc};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
-use super::extract::from_value;
+use super::extract::{from_bytes, from_value};
 
 /// A value as it is stored. It is encoded once, and read from its bytes as often as it is asked for: no tree of it is copied, and none
 /// is kept but where somebody looks at it.
@@ -23,10 +23,11 @@ impl StoredValue {
     pub(crate) fn new(value: Bson) -> Self {
         let mut document = doc! { Self::KEY: value };
         let bytes = document.to_vec().unwrap_or_default();
-        let tree = OnceLock::new();
-        if bytes.is_empty() {
-            let _ = tree.set(document.remove(Self::KEY).unwrap_or(Bson::Null));
-        }
+        let tree = if bytes.is_empty() {
+            OnceLock::from(document.remove(Self::KEY).unwrap_or(Bson::Null))
+        } else {
+            OnceLock::new()
+        };
         Self { bytes, tree }
     }
 
@@ -37,15 +38,10 @@ impl StoredValue {
 
     /// As a type.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, bson::error::Error> {
-        #[derive(Deserialize)]
-        struct Wrapped<V> {
-            value: V,
-        }
         if self.bytes.is_empty() {
             return from_value(self.tree());
         }
-        let wrapped: Wrapped<T> = bson::deserialize_from_slice(&self.bytes)?;
-        Ok(wrapped.value)
+        from_bytes(&self.bytes)
     }
 
     /// As a tree, which is kept from then on.
@@ -68,6 +64,8 @@ impl StoredValue {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
 
     #[derive(Debug, PartialEq, Deserialize)]
