@@ -3,7 +3,11 @@
 //! A patch names the fields that it sets and unsets by path, and the attempts that it adds in front of the report. No path of a
 //! patch is the beginning of another, so two patches merge field by field, and MongoDB finds no conflict in the result.
 
+mod bytes;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub use bytes::PatchError;
 
 use bson::{Bson, Document, doc};
 

@@ -87,6 +87,15 @@ impl MilestoneRecord {
         values.put_back(&mut document);
         Ok(document)
     }
+
+    /// The bytes to store: those of [`MilestoneRecord::to_document`], without the document between.
+    ///
+    /// # Errors
+    /// As [`MilestoneRecord::to_document`].
+    pub fn to_vec(&self) -> Result<Vec<u8>, bson::error::Error> {
+        // By serde, which writes values of users as they are; it is only on the way back that it takes some for extended JSON.
+        bson::serialize_to_vec(self)
+    }
 }
 
 /// What counts can be counted on. Nothing that counts comes near the end of its numbers by itself.

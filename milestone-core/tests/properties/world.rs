@@ -433,12 +433,25 @@ impl World {
         check_paths(patch);
         self.record.rev += 1;
         let rev = self.record.rev;
+        let bytes = self.document.to_vec().expect("bytes");
+        let bytes = patch
+            .apply_to_bytes(&bytes, rev)
+            .expect("the patch fits the bytes");
+        assert_eq!(
+            patch.to_raw_update(rev).expect("an update").as_bytes(),
+            patch.to_update(rev).to_vec().expect("bytes"),
+        );
         patch
             .apply_to(&mut self.document, rev)
             .expect("the patch fits");
         let mut expected = self.record.to_document().expect("a document");
         plant(&mut expected);
         assert_eq!(self.document, expected, "after {patch:#?}");
+        assert_eq!(
+            bytes,
+            self.document.to_vec().expect("bytes"),
+            "after {patch:#?}"
+        );
         let read = MilestoneRecord::from_document(self.document.clone()).expect("a milestone");
         assert_eq!(read, self.record);
 
@@ -453,6 +466,11 @@ impl World {
             .apply_to(&mut merged, rev)
             .expect("the merged patch fits");
         assert_eq!(merged, self.document, "patches merged: {:#?}", self.merged);
+        let bytes = self
+            .merged
+            .apply_to_bytes(&self.base.to_vec().expect("bytes"), rev)
+            .expect("the merged patch fits the bytes");
+        assert_eq!(Document::from_reader(&bytes[..]).expect("bytes"), merged);
         check_paths(&self.merged);
         if rev % 7 == 0 {
             self.base = merged;

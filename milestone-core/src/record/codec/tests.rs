@@ -123,8 +123,8 @@ fn values_of_users_are_opaque() {
             MilestoneRecord::from_document(document.clone()).as_ref(),
             Ok(&record)
         );
-        let mut bytes = Vec::new();
-        document.to_writer(&mut bytes).unwrap();
+        let bytes = document.to_vec().unwrap();
+        assert_eq!(record.to_vec().unwrap(), bytes, "{value}");
         assert_eq!(MilestoneRecord::from_slice(&bytes), Ok(record));
     }
 }
