@@ -76,6 +76,11 @@ impl Patch {
         self.set.get(path)
     }
 
+    /// The values that it sets, with their paths.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &Bson)> {
+        self.set.iter().map(|(path, value)| (path.as_str(), value))
+    }
+
     pub(crate) fn set(&mut self, path: impl Into<String>, value: impl Into<Bson>) {
         let path = path.into();
         self.unset.remove(&path);

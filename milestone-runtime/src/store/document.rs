@@ -6,7 +6,8 @@ use bson::{Bson, DateTime, Document, doc};
 use milestone_core::{
     limits::MAX_INBOX,
     machine,
-    record::{Command, Lease, MilestoneRecord, Unreadable},
+    patch::Patch,
+    record::{Command, Lease, MilestoneRecord, Order},
 };
 
 use super::{ClaimRequest, Commit, Committed, Filter, Sent, StoreError};
@@ -31,12 +32,8 @@ pub(crate) fn integer(document: &Document, name: &str) -> Option<i64> {
     }
 }
 
-/// Gives the lease to a worker.
-pub(crate) fn claim(
-    document: &mut Document,
-    record: &mut MilestoneRecord,
-    request: &ClaimRequest,
-) -> Result<(), Unreadable> {
+/// Gives the lease to a worker, in memory, and tells what that changes.
+pub(crate) fn lease(record: &mut MilestoneRecord, request: &ClaimRequest) -> Patch {
     let lease = Lease {
         owner: request.owner.clone(),
         token: request.token.clone(),
@@ -46,48 +43,77 @@ pub(crate) fn claim(
     let patch = machine::claim(record, lease, request.begins.as_ref());
     record.rev += 1;
     patch
-        .apply_to(document, record.rev)
-        .map_err(|error| Unreadable {
-            id: record.id.to_string(),
-            reason: error.to_string(),
-        })
+}
+
+/// What a stored document says of its lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing<'d> {
+    pub(crate) token: Option<&'d str>,
+    pub(crate) rev: Option<i64>,
+    /// How many commands have come.
+    pub(crate) mail: i64,
+}
+
+/// What becomes of a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is to be applied.
+    Apply,
+    /// It was done before, by a call whose answer was lost.
+    DoneBefore,
+    /// The lease is another one's.
+    Lost,
+    /// It overlooks a command.
+    Mail,
+}
+
+impl Standing<'_> {
+    pub(crate) fn fate_of(&self, commit: &Commit) -> Fate {
+        let next = commit.rev.checked_add(1);
+        let is_holder = self.token == Some(commit.token.as_str());
+        if next.is_some() && self.rev == Some(commit.rev) && is_holder {
+            return match commit.patch.mail() {
+                Some(mail) if mail != self.mail => Fate::Mail,
+                _ => Fate::Apply,
+            };
+        }
+        let has_let_go = self.token.is_none() && commit.patch.releases();
+        if self.rev.is_some() && self.rev == next && (is_holder || has_let_go) {
+            Fate::DoneBefore
+        } else {
+            Fate::Lost
+        }
+    }
+}
+
+/// The answer for a patch that overlooks a command: the milestone as it is.
+pub(crate) fn mail_of(document: Document) -> Committed {
+    MilestoneRecord::from_document(document)
+        .map_or(Committed::Lost, |record| Committed::Mail(Box::new(record)))
 }
 
 /// Carries out a patch. `Err`: it is not to be stored, and that is why.
 pub(crate) fn commit(document: &mut Document, commit: &Commit) -> Result<(), Committed> {
-    let token = token(document);
-    let rev = integer(document, "rev");
-    let next = commit.rev.checked_add(1);
-    let is_holder = token == Some(commit.token.as_str());
-    if next.is_none() || rev != Some(commit.rev) || !is_holder {
-        // It may have been done before, by a call whose answer was lost.
-        let done = rev.is_some()
-            && rev == next
-            && (is_holder || (token.is_none() && commit.patch.releases()));
-        return Err(if done {
-            Committed::Done
-        } else {
-            Committed::Lost
-        });
-    }
-    if commit
-        .patch
-        .mail()
-        .is_some_and(|mail| integer(document, "mail").unwrap_or_default() != mail)
-    {
-        return Err(match MilestoneRecord::from_document(document.clone()) {
-            Ok(record) => Committed::Mail(Box::new(record)),
-            Err(_) => Committed::Lost,
-        });
+    let standing = Standing {
+        token: token(document),
+        rev: integer(document, "rev"),
+        mail: integer(document, "mail").unwrap_or_default(),
+    };
+    match standing.fate_of(commit) {
+        Fate::Apply => {}
+        Fate::DoneBefore => return Err(Committed::Done),
+        Fate::Lost => return Err(Committed::Lost),
+        Fate::Mail => return Err(mail_of(document.clone())),
     }
     commit
         .patch
         .apply_to(document, commit.rev + 1)
-        .map_err(|error| {
-            Committed::Refused(Arc::new(StoreError::Refused {
-                reason: error.to_string(),
-            }))
-        })
+        .map_err(|error| refused(error.to_string()))
+}
+
+/// What is not stored, and why.
+pub(crate) fn refused(reason: String) -> Committed {
+    Committed::Refused(Arc::new(StoreError::Refused { reason }))
 }
 
 /// Prolongs the lease, never shortens it, and tells whether that changed anything.
@@ -237,9 +263,14 @@ pub(crate) fn fits(document: &Document, filter: &Filter) -> bool {
             .is_none_or(|time| created.is_some_and(|created| *created < time))
 }
 
-/// Whether it has more levels than it may. Without recursion, since what is too deep may be much too deep.
+/// Whether it has more levels than it may.
 pub(crate) fn is_too_deep(document: &Document) -> bool {
-    let mut rest: Vec<(&Bson, usize)> = document.values().map(|value| (value, 1)).collect();
+    document.values().any(|value| goes_below(value, 1))
+}
+
+/// Whether a value at this level has something below the last one. Without recursion, since what is too deep may be much too deep.
+pub(crate) fn goes_below(value: &Bson, level: usize) -> bool {
+    let mut rest = vec![(value, level)];
     while let Some((value, level)) = rest.pop() {
         if level > MAX_LEVELS {
             return true;
@@ -254,4 +285,35 @@ pub(crate) fn is_too_deep(document: &Document) -> bool {
         }
     }
     false
+}
+
+/// What users have put into a record, each with its level in the document.
+pub(crate) fn user_values(record: &MilestoneRecord) -> impl Iterator<Item = (usize, &Bson)> {
+    let outputs = record
+        .actions
+        .iter()
+        .filter_map(|action| Some((3, action.output.as_ref()?)));
+    let resolved = record
+        .inbox
+        .iter()
+        .filter_map(|command| match &command.order {
+            Order::Resolve { output, .. } => Some((5, output)),
+            _ => None,
+        });
+    std::iter::once((1, &record.parameters))
+        .chain(outputs)
+        .chain(resolved)
+}
+
+/// Whether the document of a record would have more levels than it may.
+pub(crate) fn is_record_too_deep(record: &MilestoneRecord) -> bool {
+    user_values(record).any(|(level, value)| goes_below(value, level))
+}
+
+/// Whether a patch sets something that has more levels than it may.
+pub(crate) fn is_patch_too_deep(patch: &Patch) -> bool {
+    let level_of = |path: &str| path.split('.').count();
+    patch
+        .values()
+        .any(|(path, value)| goes_below(value, level_of(path)))
 }

@@ -193,14 +193,16 @@ struct Taking {
 }
 
 impl Taking {
-    fn new(
-        mut record: MilestoneRecord,
-        request: &ClaimRequest,
-    ) -> Result<Self, bson::error::Error> {
+    fn new(mut record: MilestoneRecord, request: &ClaimRequest) -> Result<Self, StoreError> {
+        let unsent = |error: String| StoreError::Other(error);
         let filter = filter(&record.id, &Seen::of(&record));
         let patch = machine::claim(&mut record, lease(request), request.begins.as_ref());
         record.rev += 1;
-        let statement = update::statement(filter, patch.to_update(record.rev))?;
+        let update = patch
+            .to_raw_update(record.rev)
+            .map_err(|error| unsent(error.to_string()))?;
+        let statement =
+            update::statement(&filter, &update).map_err(|error| unsent(error.to_string()))?;
         Ok(Self { record, statement })
     }
 }
@@ -268,10 +270,7 @@ fn prepare(
     for id in ids {
         match by_id.remove(&id).map(|document| read::record(&document)) {
             Some(Ok(record)) if may_be_taken(&record, request) => {
-                taking.push(
-                    Taking::new(record, request)
-                        .map_err(|error| StoreError::Other(error.to_string()))?,
-                );
+                taking.push(Taking::new(record, request)?);
             }
             Some(Err(unreadable)) => claimed.unreadable.push((id, unreadable)),
             Some(Ok(_)) | None => claimed.missed += 1,

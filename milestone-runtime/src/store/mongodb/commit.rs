@@ -26,21 +26,21 @@ fn filter(commit: &Commit) -> Document {
 
 /// The statement of a commit; an error if no server would take it, so that it cannot spoil the command in which others are.
 fn statement(commit: &Commit) -> Result<Statement, StoreError> {
-    let update = commit.patch.to_update(commit.rev + 1);
-    if nesting::is_too_deep(&update, nesting::OF_UPDATES) {
-        return Err(StoreError::Refused {
-            reason: nesting::TOO_DEEP.to_owned(),
-        });
+    let refused = |reason: String| StoreError::Refused { reason };
+    if nesting::is_patch_too_deep(&commit.patch) {
+        return Err(refused(nesting::TOO_DEEP.to_owned()));
     }
+    let update = commit
+        .patch
+        .to_raw_update(commit.rev + 1)
+        .map_err(|error| refused(error.to_string()))?;
     let statement =
-        update::statement(filter(commit), update).map_err(|error| StoreError::Refused {
-            reason: error.to_string(),
-        })?;
+        update::statement(&filter(commit), &update).map_err(|error| refused(error.to_string()))?;
     let size = statement.as_bytes().len();
     if size > MAX_DOCUMENT {
-        return Err(StoreError::Refused {
-            reason: format!("a change of {size} bytes is more than {MAX_DOCUMENT}"),
-        });
+        return Err(refused(format!(
+            "a change of {size} bytes is more than {MAX_DOCUMENT}"
+        )));
     }
     Ok(statement)
 }

@@ -19,16 +19,18 @@ const ROUNDS: usize = 3;
 
 /// The document of a new milestone; an error if no server would take it, so that it cannot spoil the command in which others are.
 pub(super) fn encode(record: &MilestoneRecord) -> Result<RawDocumentBuf, String> {
-    let document = record.to_document().map_err(|error| error.to_string())?;
-    if nesting::is_too_deep(&document, 0) {
+    if nesting::is_record_too_deep(record) {
         return Err(nesting::TOO_DEEP.to_owned());
     }
-    if let Some((key, _)) = document.iter().find(|(_, value)| is_empty_timestamp(value)) {
-        return Err(format!(
-            "`{key}` is an empty timestamp, in whose place MongoDB would put the present time"
-        ));
+    // MongoDB does so at the top of a document only, and there they are the one value of users.
+    if is_empty_timestamp(&record.parameters) {
+        return Err(
+            "`parameters` is an empty timestamp, in whose place MongoDB would put the present time"
+                .to_owned(),
+        );
     }
-    let document = RawDocumentBuf::try_from(&document).map_err(|error| error.to_string())?;
+    let document = record.to_vec().map_err(|error| error.to_string())?;
+    let document = RawDocumentBuf::from_bytes(document).map_err(|error| error.to_string())?;
     match document.as_bytes().len() {
         size if size > MAX_DOCUMENT => Err(format!(
             "a document of {size} bytes is more than {MAX_DOCUMENT}"

@@ -1,6 +1,9 @@
 //! How deep documents are nested. A server refuses a whole command for one value that is too deep, so it must not get there.
 
 use bson::{Bson, Document};
+use milestone_core::{patch::Patch, record::MilestoneRecord};
+
+use crate::store::document::user_values;
 
 /// The most levels of a stored document.
 const MAX_LEVELS: usize = 180;
@@ -22,6 +25,18 @@ pub(super) fn is_too_deep(document: &Document, around: usize) -> bool {
         || document
             .values()
             .any(|value| goes_below(value, MAX_LEVELS - around - 1))
+}
+
+/// Whether the document of a record has more levels than can be stored.
+pub(super) fn is_record_too_deep(record: &MilestoneRecord) -> bool {
+    user_values(record).any(|(level, value)| goes_below(value, MAX_LEVELS - level))
+}
+
+/// Whether a patch, sent as an update, sets a value that has more levels than can be stored.
+pub(super) fn is_patch_too_deep(patch: &Patch) -> bool {
+    // The operator, and its fields.
+    let left = MAX_LEVELS - OF_UPDATES - 2;
+    patch.values().any(|(_, value)| goes_below(value, left))
 }
 
 /// Whether a value has more levels than `left`. It does not descend further than that.

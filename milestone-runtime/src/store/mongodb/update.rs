@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, rawdoc};
+use bson::{Bson, Document, RawArrayBuf, RawDocument, RawDocumentBuf, raw::cstr, rawdoc};
 use mongodb::error::Error;
 
 use super::connect::Connection;
@@ -21,13 +21,13 @@ pub(super) type Statement = RawDocumentBuf;
 
 /// A statement that changes the one document that the filter matches.
 pub(super) fn statement(
-    filter: Document,
-    update: Document,
+    filter: &Document,
+    update: &RawDocument,
 ) -> Result<Statement, bson::error::Error> {
-    let mut statement = Document::new();
-    statement.insert("q", filter);
-    statement.insert("u", update);
-    raw(&statement)
+    let mut statement = RawDocumentBuf::new();
+    statement.append(cstr!("q"), &raw(filter)?);
+    statement.append(cstr!("u"), update);
+    Ok(statement)
 }
 
 /// A statement in the form in which it is sent.
@@ -150,7 +150,7 @@ pub(super) async fn send<'a>(
 ) -> Result<Reply, Error> {
     let mut updates = RawArrayBuf::new();
     for statement in statements {
-        updates.push(statement.clone());
+        updates.push(statement);
     }
     let concern = RawDocumentBuf::try_from(&connection.write_concern())?;
     let command = rawdoc! {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_statement_is_a_filter_and_an_update() {
-        let statement = statement(doc! { "_id": 1 }, doc! { "$set": { "a": 2 } }).unwrap();
+        let statement = statement(&doc! { "_id": 1 }, &rawdoc! { "$set": { "a": 2 } }).unwrap();
         assert_eq!(
             Document::try_from(&*statement).unwrap(),
             doc! { "q": { "_id": 1 }, "u": { "$set": { "a": 2 } } }

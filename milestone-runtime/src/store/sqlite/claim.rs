@@ -4,13 +4,13 @@ mod scan;
 
 use std::cmp::Reverse;
 
-use bson::Document;
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 
 use super::{
     super::{ClaimRequest, Claimed, document},
+    encode,
     errors::Outcome,
-    row::{self, Row, Stored},
+    row::{self, Row},
     session::{Reading, Session},
 };
 use scan::{Found, Scan};
@@ -46,7 +46,7 @@ pub(super) fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> Outcom
         ..Claimed::default()
     };
     for (document, record) in choice.chosen {
-        match take(document, record, request) {
+        match take(&document, record, request) {
             Ok((row, record)) => {
                 row.replace(session)?;
                 claimed.records.push(record);
@@ -58,20 +58,20 @@ pub(super) fn claim(session: &mut Session<'_>, request: &ClaimRequest) -> Outcom
 }
 
 fn take(
-    mut document: Document,
+    document: &[u8],
     mut record: MilestoneRecord,
     request: &ClaimRequest,
 ) -> Result<(Row, MilestoneRecord), (MilestoneId, Unreadable)> {
-    document::claim(&mut document, &mut record, request)
-        .map_err(|unreadable| (record.id.clone(), unreadable))?;
-    let row = Row::new(&record.id, &document).map_err(|error| {
-        let unreadable = Unreadable {
-            id: record.id.to_string(),
-            reason: error.to_string(),
-        };
-        (record.id.clone(), unreadable)
-    })?;
-    Ok((row, record))
+    let patch = document::lease(&mut record, request);
+    let unreadable = |reason: String| {
+        let id = record.id.to_string();
+        (record.id.clone(), Unreadable { id, reason })
+    };
+    let document = patch
+        .apply_to_bytes(document, record.rev)
+        .map_err(|error| unreadable(error.to_string()))?;
+    let document = encode::check_size(document).map_err(|error| unreadable(error.to_string()))?;
+    Ok((Row::encoded(&record.id, document), record))
 }
 
 /// What is taken of that which is due: of a few at a time, those with the highest priority.
@@ -79,7 +79,7 @@ struct Choice<'a> {
     reading: Reading<'a>,
     limit: usize,
     waiting: Vec<Found>,
-    chosen: Vec<(Document, MilestoneRecord)>,
+    chosen: Vec<(Vec<u8>, MilestoneRecord)>,
     unreadable: Vec<(MilestoneId, Unreadable)>,
 }
 
@@ -111,17 +111,19 @@ impl<'a> Choice<'a> {
             if self.chosen.len() == self.limit {
                 break;
             }
-            let document = match row::read(self.reading.connection, self.reading.database, &id)? {
-                Stored::Missing => continue,
-                Stored::Broken(unreadable) => Err(unreadable),
-                Stored::Document(document) => Ok(document),
-            };
-            let read = document.and_then(|document| {
-                Ok((MilestoneRecord::from_document(document.clone())?, document))
-            });
+            let Reading {
+                connection,
+                database,
+            } = self.reading;
+            let read = row::look(connection, database, &id, |_, column| {
+                let record = row::decode(&id, column).and_then(MilestoneRecord::from_document)?;
+                let document = column.as_blob().unwrap_or_default().to_vec();
+                Ok((document, record))
+            })?;
             match read {
-                Ok((record, document)) => self.chosen.push((document, record)),
-                Err(unreadable) => self.unreadable.push((id, unreadable)),
+                None => {}
+                Some(Ok(chosen)) => self.chosen.push(chosen),
+                Some(Err(unreadable)) => self.unreadable.push((id, unreadable)),
             }
         }
         Ok(())

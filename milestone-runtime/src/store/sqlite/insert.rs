@@ -6,6 +6,7 @@ use milestone_core::record::{MilestoneId, MilestoneRecord};
 
 use super::{
     super::{Insertion, StoreError},
+    encode,
     errors::Outcome,
     row::{self, Row, Stored},
     session::Session,
@@ -19,13 +20,10 @@ pub(super) struct Prepared {
 }
 
 pub(super) fn prepare(record: &MilestoneRecord) -> Prepared {
-    let document = record.to_document().map_err(|error| StoreError::Refused {
-        reason: error.to_string(),
-    });
     Prepared {
         id: record.id.clone(),
         owner: record.lease.as_ref().map(|lease| lease.owner.clone()),
-        row: document.and_then(|document| Row::new(&record.id, &document)),
+        row: encode::record(record).map(|document| Row::encoded(&record.id, document)),
     }
 }
 

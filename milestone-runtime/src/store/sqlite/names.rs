@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::super::StoreError;
+use super::{super::StoreError, row::Statements};
 
 /// A place, and the names of the tables in it, quoted.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) struct Database {
     pub(super) collection: String,
     pub(super) table: String,
     pub(super) workers: String,
+    /// For its rows.
+    pub(super) rows: Statements,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,7 @@ impl Database {
             return Ok(Self {
                 place,
                 collection: collection.to_owned(),
+                rows: Statements::of(&table),
                 table,
                 workers,
             });

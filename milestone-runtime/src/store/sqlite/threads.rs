@@ -12,6 +12,7 @@ use std::{
     thread::JoinHandle,
 };
 
+use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 
 use super::{
@@ -177,16 +178,22 @@ fn caught<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     })
 }
 
+/// Runs a statement that is run again and again.
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}
+
 /// A write that fails undoes what it has done, and nothing else of the transaction.
 fn in_savepoint<T>(
     session: &mut Session<'_>,
     work: impl FnOnce(&mut Session<'_>) -> Outcome<T>,
 ) -> Outcome<T> {
     let connection = session.connection;
-    connection.execute_batch("SAVEPOINT job")?;
+    run(connection, "SAVEPOINT job")?;
     let result = caught(|| work(session));
     if result.is_ok() {
-        connection.execute_batch("RELEASE job")?;
+        run(connection, "RELEASE job")?;
     } else if !connection.is_autocommit() {
         connection.execute_batch("ROLLBACK TO job; RELEASE job")?;
     }

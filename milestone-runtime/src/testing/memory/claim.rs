@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use bson::{DateTime, Document};
-use milestone_core::record::MilestoneRecord;
+use milestone_core::record::{MilestoneRecord, Unreadable};
 
 use super::Key;
 use crate::store::{
@@ -41,7 +41,12 @@ pub(super) fn claim(documents: &mut BTreeMap<Key, Document>, request: &ClaimRequ
             };
             let mut document = stored.clone();
             let taken = MilestoneRecord::from_document(document.clone()).and_then(|mut record| {
-                document::claim(&mut document, &mut record, request)?;
+                let patch = document::lease(&mut record, request);
+                let applied = patch.apply_to(&mut document, record.rev);
+                applied.map_err(|error| Unreadable {
+                    id: record.id.to_string(),
+                    reason: error.to_string(),
+                })?;
                 Ok(record)
             });
             match taken {

@@ -11,7 +11,7 @@ use std::{
 use rusqlite::Connection;
 use tokio::sync::watch;
 
-use super::{Answer, Job, Read, Write};
+use super::{Answer, Job, Read, Write, run};
 use crate::store::{
     StoreError,
     sqlite::{
@@ -146,7 +146,7 @@ impl Writer {
         let Some(connection) = &self.connection else {
             return;
         };
-        if let Err(error) = connection.execute_batch("BEGIN IMMEDIATE") {
+        if let Err(error) = run(connection, "BEGIN IMMEDIATE") {
             let error = self.failed(error.into());
             return refuse(writes, &error);
         }
@@ -177,7 +177,7 @@ impl Writer {
             }
             .into())
         } else {
-            connection.execute_batch("COMMIT").map_err(Fault::from)
+            run(connection, "COMMIT").map_err(Fault::from)
         };
         let error = done.err().map(|fault| self.failed(fault));
         if let Some(error) = &error {
