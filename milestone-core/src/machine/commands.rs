@@ -2,11 +2,7 @@
 
 use bson::Bson;
 
-use super::{
-    Task,
-    editor::{Editor, encode_all},
-    report::shortened,
-};
+use super::{Task, editor::Editor, encode::encode_all, report::shortened};
 use crate::{
     lease::{PARKED_FROM, SUSPECT_FROM},
     limits::{MAX_ANSWERS, check_value},

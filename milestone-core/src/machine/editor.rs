@@ -1,9 +1,8 @@
 //! Changes a record and notes each change in a patch, so that the two never differ.
 
 use bson::{Bson, DateTime};
-use serde::Serialize;
 
-use super::Task;
+use super::{Task, encode::Encode};
 use crate::{
     limits::Limits,
     patch::Patch,
@@ -58,7 +57,7 @@ impl<'r> Editor<'r> {
         if self.record.actions[index].state != state {
             self.record.actions[index].state = state;
             self.patch
-                .set(format!("actions.{index}.state"), encode(&state));
+                .set(format!("actions.{index}.state"), state.encode());
         }
     }
 
@@ -156,7 +155,7 @@ impl<'r> Editor<'r> {
         {
             verify.state = state;
             self.patch
-                .set(format!("actions.{index}.verify.state"), encode(&state));
+                .set(format!("actions.{index}.verify.state"), state.encode());
         }
     }
 
@@ -166,7 +165,7 @@ impl<'r> Editor<'r> {
         {
             undo.state = state;
             self.patch
-                .set(format!("actions.{index}.undo.state"), encode(&state));
+                .set(format!("actions.{index}.undo.state"), state.encode());
         }
     }
 
@@ -233,17 +232,9 @@ impl<'r> Editor<'r> {
     }
 }
 
-pub(super) fn encode<T: Serialize>(value: &T) -> Bson {
-    bson::serialize_to_bson(value).expect("the schema's own types fit BSON")
-}
-
-pub(super) fn encode_all<T: Serialize>(values: &[T]) -> Vec<Bson> {
-    values.iter().map(encode).collect()
-}
-
-pub(super) fn set_optional<T: Serialize>(patch: &mut Patch, field: String, value: Option<&T>) {
+fn set_optional<T: Encode>(patch: &mut Patch, field: String, value: Option<&T>) {
     match value {
-        Some(value) => patch.set(field, encode(value)),
+        Some(value) => patch.set(field, value.encode()),
         None => patch.unset(field),
     }
 }

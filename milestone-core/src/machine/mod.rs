@@ -9,6 +9,7 @@ mod claim;
 mod commands;
 mod create;
 mod editor;
+mod encode;
 mod invariants;
 mod propagate;
 mod report;

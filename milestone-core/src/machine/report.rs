@@ -1,6 +1,9 @@
 //! The report: every attempt, newest first, bounded in number and in bytes. What is dropped comes from the middle and is counted.
 
-use super::editor::{Editor, encode, encode_all};
+use super::{
+    editor::Editor,
+    encode::{Encode, encode_all},
+};
 use crate::{
     limits::Limits,
     record::{Attempt, AttemptError},
@@ -33,7 +36,7 @@ impl Editor<'_> {
             shorten(error, self.limits);
         }
         let action = attempt.action.clone();
-        let encoded = encode(&attempt);
+        let encoded = attempt.encode();
         let report = &mut self.record.report;
         report.insert(0, attempt);
         let (mut count, mut bytes, mut all) = (0, 0, 0);

@@ -6,7 +6,8 @@ use bson::DateTime;
 
 use super::{
     Task, TransitionError,
-    editor::{Editor, encode, encode_all},
+    editor::Editor,
+    encode::{Encode, encode_all},
     undo::{blocked, can_be_undone},
 };
 use crate::record::{
@@ -161,7 +162,7 @@ impl Editor<'_> {
             self.patch.set("due", encode_all(&self.record.due));
         }
         match &self.record.next {
-            Some(next) => self.patch.set("next", encode(next)),
+            Some(next) => self.patch.set("next", next.encode()),
             None => self.patch.unset("next"),
         }
         Ok(())
