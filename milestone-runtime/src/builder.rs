@@ -239,7 +239,7 @@ impl RuntimeBuilder {
         let (store, clock, info, lacked) = executor.run(opening).await??;
         let lacking = transactions_lacking(&info, store.mongodb().is_some());
         if let Some(reason) = lacking.as_ref().filter(|_| !self.config.client) {
-            check_transactions(&registry.methods(), reason)?;
+            check_transactions(registry.methods().iter().map(AsRef::as_ref), reason)?;
         }
         install_panic_hook();
         let worker = worker_id(&self.config.name);
@@ -385,9 +385,12 @@ fn transactions_lacking(info: &ServerInfo, is_mongodb: bool) -> Option<String> {
 }
 
 /// Refuses transactional actions where there are no transactions.
-pub(crate) fn check_transactions(methods: &[Method], reason: &str) -> Result<(), Error> {
+pub(crate) fn check_transactions<'m>(
+    methods: impl IntoIterator<Item = &'m Method>,
+    reason: &str,
+) -> Result<(), Error> {
     match methods
-        .iter()
+        .into_iter()
         .find(|method| method.options.mode == Mode::Transactional)
     {
         Some(method) => Err(Error::NoTransactions {

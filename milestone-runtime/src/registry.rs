@@ -166,7 +166,7 @@ impl From<&Registration> for Method {
 
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    methods: RwLock<BTreeMap<String, Method>>,
+    methods: RwLock<BTreeMap<String, Arc<Method>>>,
 }
 
 impl Registry {
@@ -175,10 +175,10 @@ impl Registry {
         registrations: impl IntoIterator<Item = &'r Registration>,
         graphs: impl IntoIterator<Item = &'r Registration>,
     ) -> Result<Self, Error> {
-        let mut methods: BTreeMap<String, Method> = BTreeMap::new();
+        let mut methods: BTreeMap<String, Arc<Method>> = BTreeMap::new();
         for registration in registrations {
             let method = Method::from(registration);
-            if let Some(other) = methods.insert(method.name.clone(), method) {
+            if let Some(other) = methods.insert(method.name.clone(), Arc::new(method)) {
                 return Err(Error::TwoActions {
                     name: registration.name.to_owned(),
                     first: other.location.to_string(),
@@ -190,14 +190,14 @@ impl Registry {
         for registration in graphs {
             methods
                 .entry(registration.name.to_owned())
-                .or_insert_with(|| Method::from(registration));
+                .or_insert_with(|| Arc::new(Method::from(registration)));
         }
         Ok(Self {
             methods: RwLock::new(methods),
         })
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Method> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Method>> {
         self.read().get(name).cloned()
     }
 
@@ -227,7 +227,7 @@ impl Registry {
             .collect()
     }
 
-    pub(crate) fn methods(&self) -> Vec<Method> {
+    pub(crate) fn methods(&self) -> Vec<Arc<Method>> {
         self.read().values().cloned().collect()
     }
 
@@ -251,7 +251,7 @@ impl Registry {
         }
         let mut methods = self.write();
         for method in new {
-            methods.insert(method.name.clone(), method);
+            methods.insert(method.name.clone(), Arc::new(method));
         }
         Ok(())
     }
@@ -264,11 +264,11 @@ impl Registry {
         self.write().clear();
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Method>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<String, Arc<Method>>> {
         self.methods.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Method>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<String, Arc<Method>>> {
         self.methods.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

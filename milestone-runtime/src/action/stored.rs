@@ -20,11 +20,10 @@ impl StoredValue {
     /// The name under which the value stands in its bytes.
     const KEY: &str = "value";
 
-    pub(crate) fn new(value: Bson) -> Self {
-        let mut document = doc! { Self::KEY: value };
-        let bytes = document.to_vec().unwrap_or_default();
+    pub(crate) fn new(value: &Bson) -> Self {
+        let bytes = doc! { Self::KEY: value }.to_vec().unwrap_or_default();
         let tree = if bytes.is_empty() {
-            OnceLock::from(document.remove(Self::KEY).unwrap_or(Bson::Null))
+            OnceLock::from(value.clone())
         } else {
             OnceLock::new()
         };
@@ -77,7 +76,7 @@ mod tests {
     fn it_is_read_as_a_type_and_as_a_tree() {
         let value =
             Bson::from(doc! { "from": "a", "amount": 5_i64, "$odd.key": { "": [1, null] } });
-        let stored = StoredValue::new(value.clone());
+        let stored = StoredValue::new(&value);
         assert_eq!(stored.to_tree(), value);
         assert_eq!(*stored.tree(), value);
         assert_eq!(stored.read::<Bson>().unwrap(), value);
@@ -89,7 +88,7 @@ mod tests {
         );
         assert!(stored.read::<i64>().is_err());
         assert_eq!(
-            StoredValue::new(Bson::Null).read::<Option<i64>>().unwrap(),
+            StoredValue::new(&Bson::Null).read::<Option<i64>>().unwrap(),
             None
         );
     }
@@ -97,7 +96,7 @@ mod tests {
     #[test]
     fn a_value_that_cannot_be_encoded_is_kept_as_it_is() {
         let value = Bson::from(doc! { "a\0b": 1 });
-        let stored = StoredValue::new(value.clone());
+        let stored = StoredValue::new(&value);
         assert_eq!(stored.to_tree(), value);
         assert!(stored.read::<Document>().is_err());
     }

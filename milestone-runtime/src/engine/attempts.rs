@@ -63,10 +63,10 @@ impl Engine {
         };
         let name = method_of(held, task);
         if attempt_number(held, task) != number {
-            self.places.release(&name);
+            self.places.release(name);
             return;
         }
-        let Some(method) = self.shared.registry.get(&name) else {
+        let Some(method) = self.shared.registry.get(name) else {
             let message = format!("`{name}` was unregistered before its body could begin");
             return self.not_begun(id, task, number, &message);
         };
@@ -81,7 +81,7 @@ impl Engine {
         held.bodies.insert(task, serial);
         let start = Arc::new(body::Start::default());
         let guard = body::Guard::new(serial, self.tell.clone(), Arc::clone(&start));
-        let body = body::run(guard, method.function, call);
+        let body = body::run(guard, Arc::clone(&method.function), call);
         let abort = self.shared.application.spawn(body).abort_handle();
         let timeout = method.options.timeout.map(|timeout| timeout.min(LONGEST));
         let timer = timeout.map(|timeout| self.later(timeout, Message::TimedOut { serial }));
@@ -89,7 +89,7 @@ impl Engine {
             id: id.clone(),
             task,
             number,
-            method: name,
+            method,
             abort,
             cancel,
             over,
@@ -98,7 +98,7 @@ impl Engine {
             late,
             timer,
         };
-        self.places.bodies.insert(serial, body);
+        self.places.bodies.insert(serial, Box::new(body));
     }
 
     /// An attempt that is stored as begun, but whose body never was: for sure it has no effect, so also a plain action may be tried again.
@@ -106,7 +106,7 @@ impl Engine {
         let Some(held) = self.held.get(id) else {
             return;
         };
-        self.places.release(&method_of(held, task));
+        self.places.release(method_of(held, task));
         self.fail_not_begun(id, task, number, message);
     }
 
@@ -199,7 +199,7 @@ impl Engine {
         let Some(body) = self.places.bodies.get(&serial) else {
             return;
         };
-        let method = self.shared.registry.get(&body.method);
+        let method = self.shared.registry.get(&body.method.name);
         let timeout = method
             .and_then(|method| method.options.timeout)
             .unwrap_or_default();
@@ -308,7 +308,7 @@ impl Engine {
         let Some(held) = self.held.get(id) else {
             return;
         };
-        let method = self.shared.registry.get(&method_of(held, task));
+        let method = self.shared.registry.get(method_of(held, task));
         let options = method.as_ref().map(|method| method.options);
         let timeout = options.and_then(|options| options.timeout);
         let mut error = *failure.error;

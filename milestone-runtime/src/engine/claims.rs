@@ -224,7 +224,7 @@ impl Engine {
         self.end_sessions_of_the_dead(&claimed.records);
         for record in claimed.records {
             let id = record.id.clone();
-            let Some(held) = Held::new(record, &self.tell) else {
+            let Some(held) = Held::new(record, &self.tell).map(Box::new) else {
                 continue;
             };
             if let Some(old) = self.held.remove(&id) {
@@ -270,7 +270,7 @@ impl Engine {
     }
 
     /// Goes to work on a milestone that was just taken.
-    fn take(&mut self, mut held: Held) {
+    fn take(&mut self, mut held: Box<Held>) {
         let id = held.id().clone();
         let now = self.now();
         let limits = self.shared.config.limits;
@@ -318,7 +318,7 @@ impl Engine {
             return;
         };
         for (task, _) in &begun {
-            self.places.reserve(&method_of(held, *task));
+            self.places.reserve(method_of(held, *task));
         }
         if self.begins() {
             // One that was given up while the claim was on its way still runs.

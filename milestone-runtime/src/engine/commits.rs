@@ -193,14 +193,14 @@ impl Engine {
         self.release_begins(&held, &held.flying);
         self.release_begins(&held, &held.pending);
         for (task, _) in &held.waiting {
-            self.places.release(&method_of(&held, *task));
+            self.places.release(method_of(&held, *task));
         }
         self.leave(held);
     }
 
     fn release_begins(&mut self, held: &Held, change: &Change) {
         for (task, _) in &change.begins {
-            self.places.release(&method_of(held, *task));
+            self.places.release(method_of(held, *task));
         }
     }
 
@@ -218,11 +218,10 @@ impl Engine {
         for change in &changes {
             self.release_begins(&held, change);
         }
-        let events = changes
+        let events: Vec<Event> = changes
             .into_iter()
             .flat_map(|change| change.events)
-            .filter(|event| !matches!(event, Event::Begin { .. } | Event::HandBack | Event::Mail));
-        let events: Vec<Event> = events.collect();
+            .collect();
         held.in_flight = None;
         held.rev = record.rev;
         let parameters = Arc::clone(&held.parameters);

@@ -19,6 +19,7 @@ use crate::{action::StoredValue, store::Commit};
 #[derive(Debug, Default)]
 pub(super) struct Change {
     pub(super) patch: Patch,
+    /// Without what follows from the document: beginnings, handing back and mail.
     pub(super) events: Vec<Event>,
     /// The attempts that begin once it is stored.
     pub(super) begins: Vec<(Task, i64)>,
@@ -81,6 +82,16 @@ impl Held {
         mut record: MilestoneRecord,
         tell: &UnboundedSender<Message>,
     ) -> Option<Self> {
+        let parameters = std::mem::replace(&mut record.parameters, Bson::Null);
+        Self::with(record, StoredValue::new(&parameters), tell)
+    }
+
+    /// A record that holds no parameters, and they.
+    pub(super) fn with(
+        record: MilestoneRecord,
+        parameters: StoredValue,
+        tell: &UnboundedSender<Message>,
+    ) -> Option<Self> {
         let lease = record.lease.clone()?;
         let hold = Hold::new(
             record.id.clone(),
@@ -88,7 +99,6 @@ impl Held {
             lease.until,
             tell.clone(),
         );
-        let parameters = StoredValue::new(std::mem::replace(&mut record.parameters, Bson::Null));
         let size = parameters.size() + size_of(&record);
         Some(Self {
             token: lease.token,
@@ -120,10 +130,15 @@ impl Held {
         now: DateTime,
         limits: &Limits,
     ) -> Result<(), TransitionError> {
-        let patch = advance(&mut self.record, event.clone(), now, limits)?;
+        // What follows from the document is found again when it is planned anew.
+        let kept = match &event {
+            Event::Begin { .. } | Event::HandBack | Event::Mail => None,
+            event => Some(event.clone()),
+        };
+        let patch = advance(&mut self.record, event, now, limits)?;
         self.size += patch.size();
         self.pending.patch.merge(patch);
-        self.pending.events.push(event);
+        self.pending.events.extend(kept);
         Ok(())
     }
 
@@ -173,14 +188,6 @@ impl Held {
         MilestoneRecord {
             parameters: self.parameters.to_tree(),
             ..self.record
-        }
-    }
-
-    /// The whole record, with the parameters back in their place.
-    pub(super) fn full_record(&self) -> MilestoneRecord {
-        MilestoneRecord {
-            parameters: self.parameters.to_tree(),
-            ..self.record.clone()
         }
     }
 

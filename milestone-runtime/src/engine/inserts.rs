@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bson::Bson;
 use milestone_core::{
     machine::{Event, advance},
     record::{Lease, MilestoneRecord},
@@ -17,6 +18,7 @@ use super::{
     method_of,
 };
 use crate::{
+    action::StoredValue,
     ids::random_token,
     start::{Conflict, StartError, same_start},
     store::{Insertion, StoreError},
@@ -34,7 +36,8 @@ impl Engine {
         record: MilestoneRecord,
         reply: oneshot::Sender<Result<(), StartError>>,
     ) {
-        let (mut record, mut held) = (record, None);
+        let mut held = None;
+        let mut record = record;
         self.started += 1;
         if self.serving
             && self.stopping.is_none()
@@ -43,10 +46,12 @@ impl Engine {
             && self.places.free() > 0
             && !self.outage
         {
-            held = self.born_leased(&record).map(Box::new);
-        }
-        if let Some(held) = &held {
-            record = held.full_record();
+            let parameters = std::mem::replace(&mut record.parameters, Bson::Null);
+            held = self.born_leased(&record, &parameters);
+            if let Some(held) = &held {
+                record = held.record.clone();
+            }
+            record.parameters = parameters;
         }
         self.inserts.push(Inserting {
             record: Arc::new(record),
@@ -58,7 +63,7 @@ impl Engine {
     }
 
     /// Gives a new milestone to this worker and begins what can begin; nothing, if nothing can.
-    fn born_leased(&mut self, record: &MilestoneRecord) -> Option<Held> {
+    fn born_leased(&mut self, record: &MilestoneRecord, parameters: &Bson) -> Option<Box<Held>> {
         if self.held.contains_key(&record.id) {
             return None;
         }
@@ -73,7 +78,11 @@ impl Engine {
                 .clock
                 .in_future(self.shared.config.stored_lease()),
         });
-        let held = Held::new(leased, &self.tell)?;
+        let held = Box::new(Held::with(
+            leased,
+            StoredValue::new(parameters),
+            &self.tell,
+        )?);
         let id = held.id().clone();
         self.held.insert(id.clone(), held);
         let begins = self.choose(&id, now);
@@ -93,7 +102,7 @@ impl Engine {
         let _stored_whole =
             advance(&mut held.record, event, now, &self.shared.config.limits).ok()?;
         for task in begins {
-            self.places.reserve(&method_of(&held, task));
+            self.places.reserve(method_of(&held, task));
         }
         Some(held)
     }
@@ -214,7 +223,7 @@ impl Engine {
             return self.unborn(Some(held));
         }
         let begins = begun(&held);
-        self.held.insert(id.clone(), *held);
+        self.held.insert(id.clone(), held);
         self.start_bodies(&id, begins);
         // What else could begin waits for a place.
         self.plan(&id);
@@ -224,7 +233,7 @@ impl Engine {
     fn unborn(&mut self, held: Option<Box<Held>>) {
         if let Some(held) = held {
             for (task, _) in begun(&held) {
-                self.places.release(&method_of(&held, task));
+                self.places.release(method_of(&held, task));
             }
         }
     }

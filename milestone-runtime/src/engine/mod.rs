@@ -93,7 +93,8 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     tell: mpsc::UnboundedSender<Message>,
     inbox: mpsc::UnboundedReceiver<Message>,
-    held: BTreeMap<MilestoneId, Held>,
+    /// In boxes: a tree moves what it holds about.
+    held: BTreeMap<MilestoneId, Box<Held>>,
     places: Places,
     /// Held milestones with something to run and no place for it, in the order in which they get one.
     queue: VecDeque<MilestoneId>,
@@ -360,7 +361,7 @@ impl Engine {
                     for task in begins {
                         let number = attempt_number(held, task);
                         held.pending.begins.push((task, number));
-                        self.places.reserve(&method_of(held, task));
+                        self.places.reserve(method_of(held, task));
                     }
                 }
                 Err(error) => {
@@ -527,12 +528,9 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 /// How many messages are handled before anything is sent.
 const MESSAGES_AT_ONCE: usize = 4096;
 
-fn method_of(held: &Held, task: Task) -> String {
+fn method_of(held: &Held, task: Task) -> &str {
     let tries = held.record.actions[task.action].tries(task.phase);
-    tries
-        .and_then(|tries| tries.method)
-        .unwrap_or_default()
-        .to_owned()
+    tries.and_then(|tries| tries.method).unwrap_or_default()
 }
 
 fn attempt_number(held: &Held, task: Task) -> i64 {

@@ -16,6 +16,7 @@ use milestone_core::{
 use tokio::{sync::watch, task::AbortHandle};
 
 use super::{Engine, body};
+use crate::registry::Method;
 
 pub(super) struct Places {
     all: usize,
@@ -23,7 +24,7 @@ pub(super) struct Places {
     /// Those that a claim on its way may fill.
     promised: usize,
     by_method: HashMap<String, u32>,
-    pub(super) bodies: BTreeMap<u64, Body>,
+    pub(super) bodies: BTreeMap<u64, Box<Body>>,
     /// Bodies that were given up but have not ended: their actions do not begin here until they have.
     disowned: BTreeMap<MilestoneId, BTreeSet<Task>>,
     pub(super) serial: u64,
@@ -36,7 +37,8 @@ pub(super) struct Body {
     pub(super) id: MilestoneId,
     pub(super) task: Task,
     pub(super) number: i64,
-    pub(super) method: String,
+    /// As it was registered when it began.
+    pub(super) method: Arc<Method>,
     pub(super) abort: AbortHandle,
     pub(super) cancel: watch::Sender<bool>,
     /// Set when it is over, or was given up: its calls of the toolkit write no more.
@@ -148,12 +150,12 @@ impl Places {
         })
     }
 
-    pub(super) fn ended(&mut self, serial: u64) -> Option<Body> {
+    pub(super) fn ended(&mut self, serial: u64) -> Option<Box<Body>> {
         let body = self.bodies.remove(&serial)?;
         if let Some(timer) = &body.timer {
             timer.abort();
         }
-        self.release(&body.method);
+        self.release(&body.method.name);
         if !body.owned
             && let Some(tasks) = self.disowned.get_mut(&body.id)
         {

@@ -262,7 +262,7 @@ impl Engine {
     }
 
     /// A milestone is no longer held here: those who wait for its end, and a pass that took it, are told.
-    pub(super) fn leave(&mut self, held: Held) {
+    pub(super) fn leave(&mut self, held: Box<Held>) {
         let id = held.id().clone();
         let passing = self
             .passes

@@ -270,6 +270,12 @@ pub(crate) fn is_too_deep(document: &Document) -> bool {
 
 /// Whether a value at this level has something below the last one. Without recursion, since what is too deep may be much too deep.
 pub(crate) fn goes_below(value: &Bson, level: usize) -> bool {
+    if !matches!(
+        value,
+        Bson::Document(_) | Bson::Array(_) | Bson::JavaScriptCodeWithScope(_)
+    ) {
+        return level > MAX_LEVELS;
+    }
     let mut rest = vec![(value, level)];
     while let Some((value, level)) = rest.pop() {
         if level > MAX_LEVELS {
