@@ -12,7 +12,7 @@ use bson::DateTime;
 use milestone_runtime::{
     core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
     store::{
-        ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
+        Batching, ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
         RenewRequest, Renewed, Sent, ServerInfo, Store, StoreFuture, Wanted, WorkerInfo,
     },
 };
@@ -139,6 +139,10 @@ impl Store for Doomed {
 
     fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
         self.inner.changes(wanted)
+    }
+
+    fn batching(&self) -> Batching {
+        self.inner.batching()
     }
 
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {

@@ -9,7 +9,7 @@ use bson::DateTime;
 use milestone_runtime::{
     core::record::{Command, MilestoneId, MilestoneRecord, Unreadable},
     store::{
-        ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
+        Batching, ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
         RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Wanted,
         WorkerInfo,
     },
@@ -238,6 +238,10 @@ impl Store for Flaky {
 
     fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>> {
         self.failing(move |store| store.changes(wanted))
+    }
+
+    fn batching(&self) -> Batching {
+        self.inner.batching()
     }
 
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()> {

@@ -1,5 +1,7 @@
 //! Looking for work: never more than there are free places, quick after work, slow when idle.
 
+mod room;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bson::DateTime;
@@ -8,6 +10,7 @@ use milestone_core::{
     options::Mode,
     record::{DEFAULT_QUEUE, MilestoneId, MilestoneRecord, Phase, Running},
 };
+use room::{Asking, Room};
 use tokio::time::Instant;
 
 use super::{
@@ -52,6 +55,10 @@ impl Engine {
             };
         }
         let mut at = self.poll_at;
+        if self.idle_wait.is_zero() && self.places.are_mostly_free() && !self.outage {
+            // What was taken is done already, and there was more.
+            at = self.last_claim;
+        }
         if let Some(wake) = self.wakes.first() {
             at = at.min(*wake);
         }
@@ -94,31 +101,29 @@ impl Engine {
         }
         let mut methods = self.shared.registry.names();
         methods.retain(|method| !self.is_saturated(method));
-        // What it begins has its places from now on, so that is done only where there is probably something, and some are left to those
-        // who start milestones here. And an old body of the same action may still run here, which its new attempt has to wait for.
         let is_due = self
             .wakes
             .first()
             .is_some_and(|wake| *wake <= Instant::now());
-        let is_likely = self.hinted || is_due || self.idle_wait.is_zero();
-        let started = std::mem::take(&mut self.started);
-        let left = free - started.max(free.div_ceil(4)).min(free.div_ceil(2));
-        let begins = is_likely && left > 0 && self.begins() && self.places.owns_all();
-        let limit = if begins { left } else { free };
-        // Where nothing was due before, there is no more than what was told since. What was not told is found by the look that follows.
         let expected = std::mem::take(&mut self.expected);
+        // Where nothing was due before, there is no more than what was told since.
         let is_told = self.hinted && !is_due && !self.idle_wait.is_zero() && pass.is_none();
-        let limit = if is_told {
-            limit.min(expected.max(1))
-        } else {
-            limit
+        let asking = Asking {
+            free,
+            started: std::mem::take(&mut self.started),
+            starts: self.starts,
+            // An old body of the same action may still run here, which its new attempt has to wait for.
+            may_begin: self.begins() && self.places.owns_all(),
+            is_likely: self.hinted || is_due || self.idle_wait.is_zero(),
+            told: is_told.then_some(expected),
+            most: self.shares.most(),
         };
+        let Room { limit, begins } = asking.room();
         let begins = begins.then(|| Begins {
             methods: self.shared.registry.begun_by_claims(),
             now,
             limits: config.limits,
         });
-        let limit = limit.min(self.shares.most());
         let request = ClaimRequest {
             owner: self.shared.worker.clone(),
             token: random_token(),

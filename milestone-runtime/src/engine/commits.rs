@@ -16,20 +16,15 @@ use super::{
 };
 use crate::store::{Commit, Committed, StoreError};
 
-/// How many commands with patches are on the wire at once.
-const COMMANDS: usize = 2;
-
 /// How often in a row a milestone's changes may be refused before it is given up.
 const REFUSALS: u32 = 8;
 
-/// How many patches one command holds at the most.
-const BATCH: usize = 1000;
-
 impl Engine {
     pub(super) fn send_commits(&mut self) {
-        while self.commits < COMMANDS && !self.dirty.is_empty() {
+        let batching = self.shared.store.batching();
+        while self.commits < batching.commands && !self.dirty.is_empty() {
             let mut batch = Vec::new();
-            while batch.len() < BATCH {
+            while batch.len() < batching.writes {
                 let Some(id) = self.dirty.pop_front() else {
                     break;
                 };

@@ -24,12 +24,6 @@ use crate::{
     store::{Insertion, StoreError},
 };
 
-/// How many commands with new milestones are on the wire at once.
-const COMMANDS: usize = 2;
-
-/// How many new milestones one command holds at the most.
-const BATCH: usize = 500;
-
 impl Engine {
     pub(super) fn start(
         &mut self,
@@ -39,6 +33,7 @@ impl Engine {
         let mut held = None;
         let mut record = record;
         self.started += 1;
+        self.starts = true;
         if self.serving
             && self.stopping.is_none()
             && self.queue.is_empty()
@@ -108,8 +103,11 @@ impl Engine {
     }
 
     pub(super) fn send_inserts(&mut self) {
-        while self.inserts_in_flight < COMMANDS && !self.inserts.is_empty() {
-            let rest = self.inserts.split_off(self.inserts.len().min(BATCH));
+        let batching = self.shared.store.batching();
+        while self.inserts_in_flight < batching.commands && !self.inserts.is_empty() {
+            let rest = self
+                .inserts
+                .split_off(self.inserts.len().min(batching.writes));
             let mut batch = std::mem::replace(&mut self.inserts, rest);
             for inserting in &mut batch {
                 inserting.sent += 1;

@@ -114,6 +114,8 @@ pub(crate) struct Engine {
     claim_in_flight: bool,
     /// How many milestones were started here since the last claim.
     started: usize,
+    /// Whether one was ever started here.
+    starts: bool,
     /// When to look for work next.
     poll_at: Instant,
     idle_wait: Duration,
@@ -188,6 +190,7 @@ impl Engine {
             passes: VecDeque::new(),
             claim_in_flight: false,
             started: 0,
+            starts: false,
             poll_at: now,
             idle_wait,
             wakes: BTreeSet::new(),

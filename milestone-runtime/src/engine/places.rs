@@ -70,6 +70,10 @@ impl Places {
         self.all.saturating_sub(self.taken + self.promised)
     }
 
+    pub(super) const fn are_mostly_free(&self) -> bool {
+        (self.taken + self.promised) * 2 <= self.all
+    }
+
     /// Whether nothing runs, not even what was given up, nor what a claim on its way has begun.
     pub(super) const fn is_empty(&self) -> bool {
         self.taken == 0 && self.promised == 0

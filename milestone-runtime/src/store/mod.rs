@@ -88,6 +88,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What is not wanted need not be left out, but costs the server and the worker time.
     fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>>;
 
+    /// How it wants new milestones and patches when there are many. A lone one waits for nothing, whatever this says.
+    fn batching(&self) -> Batching {
+        Batching::default()
+    }
+
     /// Tells people that a worker lives, and what it can do.
     fn heartbeat(&self, worker: WorkerInfo) -> StoreFuture<'_, ()>;
 
@@ -101,6 +106,30 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// The workers that have told that they live, dead ones too until somebody removes them.
     fn workers(&self) -> StoreFuture<'_, Vec<WorkerInfo>>;
+}
+
+/// How a store wants many writes of one kind: while so many commands are on the wire, the next ones collect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Batching {
+    /// How many commands of one kind are on the wire at once.
+    pub commands: usize,
+    /// How many writes one command holds at the most.
+    pub writes: usize,
+}
+
+impl Batching {
+    /// So many commands, with so many writes each.
+    pub const fn new(commands: usize, writes: usize) -> Self {
+        Self { commands, writes }
+    }
+}
+
+impl Default for Batching {
+    /// Two commands of up to 500 writes: what a MongoDB server does best with, see `docs/performance.md`.
+    fn default() -> Self {
+        Self::new(2, 500)
+    }
 }
 
 /// Which hints are of use.

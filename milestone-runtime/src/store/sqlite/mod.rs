@@ -36,8 +36,9 @@ use bson::DateTime;
 use milestone_core::record::{Command, MilestoneId, MilestoneRecord, Unreadable};
 
 use super::{
-    ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page, RenewRequest,
-    Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, Wanted, WorkerInfo,
+    Batching, ClaimRequest, Claimed, Commit, Committed, Filter, Hints, Insertion, Listed, Page,
+    RenewRequest, Renewed, Sent, ServerInfo, Store, StoreError, StoreFuture, Tally, Wanted,
+    WorkerInfo,
 };
 use names::Database;
 use threads::Threads;
@@ -97,9 +98,15 @@ impl Store for SqliteStore {
         Box::pin(std::future::ready(Ok(clock::now())))
     }
 
+    fn batching(&self) -> Batching {
+        // Small ones: while one is written, the engine works on the one before. Those that wait share a transaction all the same.
+        Batching::new(8, 64)
+    }
+
     fn insert(&self, batch: Vec<Arc<MilestoneRecord>>) -> StoreFuture<'_, Vec<Insertion>> {
         let batch: Vec<_> = batch.iter().map(|record| insert::prepare(record)).collect();
-        self.threads.write(|session| insert::insert(session, batch))
+        self.threads
+            .write_many(batch.len(), |session| insert::insert(session, batch))
     }
 
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
@@ -123,7 +130,7 @@ impl Store for SqliteStore {
 
     fn commit(&self, batch: Vec<Commit>) -> StoreFuture<'_, Vec<Committed>> {
         let count = batch.len();
-        let told = self.threads.write(move |session| {
+        let told = self.threads.write_many(count, move |session| {
             batch
                 .iter()
                 .map(|one| commit::commit(session, one))

@@ -23,6 +23,12 @@ use super::{
     session::{Reading, Session},
 };
 
+/// A write, and about how many rows it changes.
+struct Writing {
+    write: Write,
+    rows: usize,
+}
+
 /// A write, which gives what is to be answered once it is known whether the transaction is on the disk.
 type Write = Box<dyn FnOnce(Result<&mut Session<'_>, StoreError>) -> Answer + Send>;
 
@@ -33,7 +39,7 @@ type Answer = Box<dyn FnOnce(Option<StoreError>) + Send>;
 type Read = Box<dyn FnOnce(Result<Reading<'_>, StoreError>) -> bool + Send>;
 
 enum Job {
-    Write(Write),
+    Write(Writing),
     Read(Read),
     /// Somebody listens for changes from now on.
     Listen,
@@ -98,6 +104,15 @@ impl Threads {
         &self,
         work: impl FnOnce(&mut Session<'_>) -> Outcome<T> + Send + 'static,
     ) -> StoreFuture<'static, T> {
+        self.write_many(1, work)
+    }
+
+    /// The same for a write that changes about so many rows.
+    pub(super) fn write_many<T: Send + 'static>(
+        &self,
+        rows: usize,
+        work: impl FnOnce(&mut Session<'_>) -> Outcome<T> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
         let (tell, told) = oneshot::channel();
         let database = Arc::clone(&self.place);
         let write: Write = Box::new(move |session| {
@@ -112,7 +127,11 @@ impl Threads {
                 });
             })
         });
-        answer(self.writer.as_ref(), Job::Write(write), told)
+        answer(
+            self.writer.as_ref(),
+            Job::Write(Writing { write, rows }),
+            told,
+        )
     }
 
     /// Reads what is stored.

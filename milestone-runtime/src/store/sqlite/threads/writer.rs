@@ -23,8 +23,9 @@ use crate::store::{
     },
 };
 
-/// The most writes in one transaction: the first of them waits for the last.
-const MAX_GROUP: usize = 256;
+/// From so many rows on, a transaction takes no further write: the first of them waits for the last, and the way to the disk is shared by
+/// enough.
+const FULL: usize = 128;
 
 /// How often it looks for writes of other processes, while somebody listens.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -62,14 +63,21 @@ impl Writer {
         while let Some(first) = self.next() {
             let mut reads = Vec::new();
             let mut writes = Vec::new();
-            let waiting = std::iter::from_fn(|| self.jobs.try_recv().ok());
+            let mut rows = 0;
             let mut listens = false;
-            for job in std::iter::once(first).chain(waiting).take(MAX_GROUP) {
+            let mut next = Some(first);
+            while let Some(job) = next {
                 match job {
-                    Job::Write(write) => writes.push(write),
+                    Job::Write(writing) => {
+                        writes.push(writing.write);
+                        rows += writing.rows;
+                    }
                     Job::Read(read) => reads.push(read),
                     Job::Listen => listens = true,
                 }
+                next = (rows < FULL && reads.len() < FULL)
+                    .then(|| self.jobs.try_recv().ok())
+                    .flatten();
             }
             if listens {
                 self.look();
