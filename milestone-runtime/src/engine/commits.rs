@@ -22,7 +22,7 @@ const REFUSALS: u32 = 8;
 impl Engine {
     pub(super) fn send_commits(&mut self) {
         let batching = self.shared.store.batching();
-        while self.commits < batching.commands && !self.dirty.is_empty() {
+        while self.commits.is_free_for(self.dirty.len(), batching) {
             let mut batch = Vec::new();
             while batch.len() < batching.writes {
                 let Some(id) = self.dirty.pop_front() else {
@@ -48,7 +48,7 @@ impl Engine {
         sent: Vec<Sent>,
         result: Result<Vec<Committed>, StoreError>,
     ) {
-        self.commits -= 1;
+        self.commits.back(sent.len());
         let mut unknown = Vec::new();
         match result {
             Ok(results) => {
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     fn send_batch(&mut self, batch: Vec<Commit>) {
-        self.commits += 1;
+        self.commits.sent(batch.len());
         let sent = batch.iter().map(Sent::from).collect();
         let store = Arc::clone(&self.shared.store);
         self.call(async move { store.commit(batch).await }, |result| {

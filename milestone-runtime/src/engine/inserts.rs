@@ -104,7 +104,10 @@ impl Engine {
 
     pub(super) fn send_inserts(&mut self) {
         let batching = self.shared.store.batching();
-        while self.inserts_in_flight < batching.commands && !self.inserts.is_empty() {
+        while self
+            .inserts_on_wire
+            .is_free_for(self.inserts.len(), batching)
+        {
             let rest = self
                 .inserts
                 .split_off(self.inserts.len().min(batching.writes));
@@ -119,7 +122,7 @@ impl Engine {
                 .iter()
                 .map(|inserting| Arc::clone(&inserting.record))
                 .collect();
-            self.inserts_in_flight += 1;
+            self.inserts_on_wire.sent(batch.len());
             let store = Arc::clone(&self.shared.store);
             self.call(async move { store.insert(records).await }, |result| {
                 Message::Inserted { batch, result }
@@ -132,7 +135,7 @@ impl Engine {
         batch: Vec<Inserting>,
         result: Result<Vec<Insertion>, StoreError>,
     ) {
-        self.inserts_in_flight -= 1;
+        self.inserts_on_wire.back(batch.len());
         match result {
             Ok(results) => {
                 self.successful_call();

@@ -101,7 +101,7 @@ impl Engine {
         let deadline = self.stopping.as_ref().map(|stopping| stopping.deadline);
         let is_late = deadline.is_some_and(|deadline| deadline + LINGER <= Instant::now());
         let away = cut && (self.outage || is_late);
-        if (!waiting && self.inserts.is_empty() && self.inserts_in_flight == 0) || away {
+        if (!waiting && self.inserts.is_empty() && self.inserts_on_wire.is_empty()) || away {
             // Of what they took, something may still be on its way, and must not begin when its reply comes.
             for pass in self.passes.drain(..) {
                 pass.finish();

@@ -19,6 +19,7 @@ mod renewals;
 mod shares;
 mod suspects;
 mod watchers;
+mod wire;
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -48,6 +49,7 @@ use self::{
     shares::Shares,
     suspects::Suspects,
     watchers::Watchers,
+    wire::Wire,
 };
 use crate::{
     action::States,
@@ -103,9 +105,9 @@ pub(crate) struct Engine {
     suspects: Suspects,
     /// Held milestones with something to commit.
     dirty: VecDeque<MilestoneId>,
-    commits: usize,
+    commits: Wire,
     inserts: Vec<Inserting>,
-    inserts_in_flight: usize,
+    inserts_on_wire: Wire,
     /// New milestones that were sent with a lease of this worker, until it is known what became of them.
     births: BTreeSet<MilestoneId>,
     serving: bool,
@@ -181,9 +183,9 @@ impl Engine {
             turns: VecDeque::new(),
             suspects: Suspects::default(),
             dirty: VecDeque::new(),
-            commits: 0,
+            commits: Wire::default(),
             inserts: Vec::new(),
-            inserts_in_flight: 0,
+            inserts_on_wire: Wire::default(),
             births: BTreeSet::new(),
             serving: false,
             stopping: None,
