@@ -226,12 +226,9 @@ fn push(document: &mut Document, list: &str, item: Bson) {
     }
 }
 
-/// Whether a `due` entry is for a worker of these queues and methods.
-pub(crate) fn is_served(due: &Document, request: &ClaimRequest) -> bool {
+/// Whether what is due in that queue by that method is for the worker.
+pub(crate) fn is_served(queue: &str, method: &str, request: &ClaimRequest) -> bool {
     let has = |list: &[String], name: &str| list.iter().any(|one| one == name);
-    let (Ok(queue), Ok(method)) = (due.get_str("queue"), due.get_str("method")) else {
-        return false;
-    };
     has(&request.queues, queue) && (method.is_empty() || has(&request.methods, method))
 }
 

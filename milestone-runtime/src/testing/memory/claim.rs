@@ -75,9 +75,12 @@ fn due_at(document: &Document, request: &ClaimRequest) -> Option<DateTime> {
     });
     let mut due = document.get_array("due").ok()?.iter();
     let is_due = due.any(|due| {
-        due.as_document().is_some_and(|due| {
-            let at = due.get_datetime("at");
-            at.is_ok_and(|at| *at <= request.now) && is_served(due, request)
+        let entry = due.as_document().and_then(|due| {
+            let at = due.get_datetime("at").ok()?;
+            Some((at, due.get_str("queue").ok()?, due.get_str("method").ok()?))
+        });
+        entry.is_some_and(|(at, queue, method)| {
+            *at <= request.now && is_served(queue, method, request)
         })
     });
     let is_asked_for = at <= request.now && request.queues.iter().any(|asked| asked == queue);

@@ -2,9 +2,9 @@
 
 use std::{collections::HashSet, path::PathBuf};
 
-use bson::{Bson, Document};
+use bson::{DateTime, RawDocument};
 use milestone_core::record::MilestoneId;
-use rusqlite::{CachedStatement, OptionalExtension, Row, Rows};
+use rusqlite::{CachedStatement, OptionalExtension, Row, Rows, types::ValueRef};
 
 use crate::store::{
     ClaimRequest,
@@ -25,22 +25,23 @@ pub(super) struct Scan<'a> {
     except: HashSet<String>,
 }
 
-/// The columns of a row.
+/// What the columns of a row say.
 struct Entry {
     key: String,
     at: i64,
     until: Option<i64>,
-    due: Option<Vec<u8>>,
+    /// From when on there is something in it that the worker can move on; nothing: never.
+    served_at: Option<DateTime>,
     priority: i64,
 }
 
 impl Entry {
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn read(row: &Row<'_>, request: &ClaimRequest) -> rusqlite::Result<Self> {
         Ok(Self {
             key: row.get(0)?,
             at: row.get(1)?,
             until: row.get(2)?,
-            due: row.get(3)?,
+            served_at: served_at(row.get_ref(3)?, request),
             priority: row.get(4)?,
         })
     }
@@ -51,22 +52,20 @@ impl Entry {
             priority: self.priority,
         }
     }
+}
 
-    fn due(&self) -> impl Iterator<Item = Document> {
-        let document = self
-            .due
-            .as_ref()
-            .and_then(|bytes| Document::from_reader(&bytes[..]).ok());
-        let list = document.and_then(|mut document| document.remove("due"));
-        let items = match list {
-            Some(Bson::Array(items)) => items,
-            _ => Vec::new(),
-        };
-        items.into_iter().filter_map(|item| match item {
-            Bson::Document(document) => Some(document),
-            _ => None,
+/// The earliest of the entries that are for the worker. What is no entry is for nobody.
+fn served_at(column: ValueRef<'_>, request: &ClaimRequest) -> Option<DateTime> {
+    let document = RawDocument::from_bytes(column.as_blob().ok()?).ok()?;
+    let entries = document.get_array("due").ok()?.into_iter();
+    entries
+        .filter_map(|entry| {
+            let entry = entry.ok()?.as_document()?;
+            let (queue, method) = (entry.get_str("queue").ok()?, entry.get_str("method").ok()?);
+            let at = entry.get_datetime("at").ok()?;
+            is_served(queue, method, request).then_some(at)
         })
-    }
+        .min()
 }
 
 impl<'a> Scan<'a> {
@@ -99,9 +98,8 @@ impl<'a> Scan<'a> {
         }
         let mut queues = Vec::with_capacity(statements.len());
         for (statement, queue) in statements.iter_mut().zip(&self.request.queues) {
-            queues.push(Queue::new(
-                statement.query((queue, self.request.now.timestamp_millis()))?,
-            )?);
+            let rows = statement.query((queue, self.request.now.timestamp_millis()))?;
+            queues.push(Queue::new(rows, self.request)?);
         }
         while let Some(entry) = next(&mut queues)? {
             let is_free = match (entry.until, self.request.expired_before) {
@@ -109,7 +107,8 @@ impl<'a> Scan<'a> {
                 (Some(until), Some(before)) => until < before.timestamp_millis(),
                 (Some(_), None) => false,
             };
-            if !is_free || self.except.contains(&entry.key) || !self.is_due(&entry) {
+            let is_due = entry.served_at.is_some_and(|at| at <= self.request.now);
+            if !is_free || !is_due || self.except.contains(&entry.key) {
                 continue;
             }
             let found = entry.found();
@@ -124,16 +123,6 @@ impl<'a> Scan<'a> {
     fn due_statement(&self) -> Outcome<CachedStatement<'a>> {
         let sql = due_sql(&self.reading.database.table);
         Ok(self.reading.connection.prepare_cached(&sql)?)
-    }
-
-    /// Whether one of the entries is due that the worker can move on.
-    fn is_due(&self, entry: &Entry) -> bool {
-        entry.due().any(|due| {
-            let at = due
-                .get_datetime("at")
-                .is_ok_and(|at| *at <= self.request.now);
-            at && is_served(&due, self.request)
-        })
     }
 
     /// The dead workers that hold milestones.
@@ -162,13 +151,11 @@ impl<'a> Scan<'a> {
     fn held_by(&self, owner: &str) -> Outcome<Vec<Entry>> {
         let sql = held_sql(&self.reading.database.table);
         let mut statement = self.reading.connection.prepare_cached(&sql)?;
-        let rows = statement.query_map([owner], Entry::read)?;
+        let rows = statement.query_map([owner], |row| Entry::read(row, self.request))?;
         let mut held = Vec::new();
         for entry in rows {
             let entry = entry?;
-            if !self.except.contains(&entry.key)
-                && entry.due().any(|due| is_served(&due, self.request))
-            {
+            if entry.served_at.is_some() && !self.except.contains(&entry.key) {
                 held.push(entry);
             }
         }
@@ -196,18 +183,24 @@ fn held_sql(table: &str) -> String {
 /// What is due in one queue.
 struct Queue<'s> {
     rows: Rows<'s>,
+    request: &'s ClaimRequest,
     head: Option<Entry>,
 }
 
 impl<'s> Queue<'s> {
-    fn new(rows: Rows<'s>) -> Outcome<Self> {
-        let mut queue = Self { rows, head: None };
+    fn new(rows: Rows<'s>, request: &'s ClaimRequest) -> Outcome<Self> {
+        let mut queue = Self {
+            rows,
+            request,
+            head: None,
+        };
         queue.advance()?;
         Ok(queue)
     }
 
     fn advance(&mut self) -> Outcome<Option<Entry>> {
-        let next = self.rows.next()?.map(Entry::read).transpose()?;
+        let row = self.rows.next()?;
+        let next = row.map(|row| Entry::read(row, self.request)).transpose()?;
         Ok(std::mem::replace(&mut self.head, next))
     }
 }
