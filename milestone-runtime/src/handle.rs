@@ -59,9 +59,10 @@ impl<O> Handle<O> {
     /// # Errors
     /// If it ended otherwise, as is said; if it is gone; if its output does not fit the type.
     pub async fn outcome(&self) -> Result<O, OutcomeError> {
-        let record = self.ended().await?;
+        let ended = self.runtime.wait(self.id.clone()).await?;
+        let record = ended.outline();
         match record.state {
-            Status::Completed => (self.decode)(&record).map_err(|reason| OutcomeError::Output {
+            Status::Completed => (self.decode)(record).map_err(|reason| OutcomeError::Output {
                 id: self.id.clone(),
                 reason,
             }),
@@ -75,7 +76,7 @@ impl<O> Handle<O> {
                         reason: unwind.reason.clone(),
                     });
                 }
-                let failed = failed_attempt(&record);
+                let failed = failed_attempt(record);
                 let (action, error) = failed.map_or_else(Default::default, |attempt| {
                     (
                         attempt.action.clone(),
@@ -105,7 +106,8 @@ impl<O> Handle<O> {
     /// # Errors
     /// If it is gone, or this version cannot read it.
     pub async fn ended(&self) -> Result<Arc<MilestoneRecord>, OutcomeError> {
-        self.runtime.wait(self.id.clone()).await
+        let ended = self.runtime.wait(self.id.clone()).await?;
+        Ok(Arc::new(ended.whole()))
     }
 }
 

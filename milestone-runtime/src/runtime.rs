@@ -22,7 +22,7 @@ use crate::{
     builder::{RuntimeBuilder, check_transactions},
     definition::{Definition, Graph, Milestone, Yields},
     dynamic::Action,
-    engine::{Shared, message::Message, pass::RunReport},
+    engine::{Shared, ended::Ended, message::Message, pass::RunReport},
     error::Error,
     executor::Executor,
     handle::{Handle, OutcomeError},
@@ -290,7 +290,7 @@ impl Runtime {
         }
     }
 
-    pub(crate) async fn wait(&self, id: MilestoneId) -> Result<Arc<MilestoneRecord>, OutcomeError> {
+    pub(crate) async fn wait(&self, id: MilestoneId) -> Result<Arc<Ended>, OutcomeError> {
         let inner = &self.inner;
         if !inner.shared.config.client
             && !inner.works.load(Ordering::Relaxed)
@@ -309,7 +309,7 @@ impl Runtime {
             })
             .map_err(|_| OutcomeError::Closed)?;
         match answer.await {
-            Ok(Ok(Some(record))) => Ok(record),
+            Ok(Ok(Some(ended))) => Ok(ended),
             Ok(Ok(None)) => Err(OutcomeError::Removed { id }),
             Ok(Err(unreadable)) => Err(OutcomeError::Unreadable(unreadable)),
             Err(_) => Err(OutcomeError::Closed),

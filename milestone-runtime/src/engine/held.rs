@@ -183,14 +183,6 @@ impl Held {
         Some(commit)
     }
 
-    /// What was held, with the parameters back in their place.
-    pub(super) fn into_record(self) -> MilestoneRecord {
-        MilestoneRecord {
-            parameters: self.parameters.to_tree(),
-            ..self.record
-        }
-    }
-
     pub(super) fn id(&self) -> &MilestoneId {
         &self.record.id
     }

@@ -6,7 +6,7 @@ use bson::Bson;
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use tokio::sync::oneshot;
 
-use super::{held::Held, pass::RunReport};
+use super::{ended::Ended, held::Held, pass::RunReport};
 use crate::{
     action::Failure,
     start::StartError,
@@ -123,7 +123,7 @@ impl From<&Commit> for Sent {
 }
 
 /// Whoever waits for a milestone to end.
-pub(crate) type Watcher = oneshot::Sender<Result<Option<Arc<MilestoneRecord>>, Unreadable>>;
+pub(crate) type Watcher = oneshot::Sender<Result<Option<Arc<Ended>>, Unreadable>>;
 
 /// A new milestone on its way into the store.
 pub(crate) struct Inserting {

@@ -6,6 +6,7 @@ pub(crate) mod body;
 mod claims;
 pub(crate) mod clock;
 mod commits;
+pub(crate) mod ended;
 mod held;
 pub(crate) mod hints;
 pub(crate) mod hold;

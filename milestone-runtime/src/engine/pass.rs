@@ -70,7 +70,7 @@ impl Pass {
     }
 
     /// A milestone of the pass is no longer held.
-    pub(super) fn done(&mut self, record: &MilestoneRecord) {
+    pub(super) fn done(&mut self, record: &MilestoneRecord, parameters: Bson) {
         let Some(since) = self.taken.remove(&record.id) else {
             return;
         };
@@ -87,7 +87,7 @@ impl Pass {
         self.report.items.push(RunItem {
             id: record.id.clone(),
             kind: record.kind.clone(),
-            parameters: record.parameters.clone(),
+            parameters,
             state: record.state,
             output: record.outputs(),
             error,

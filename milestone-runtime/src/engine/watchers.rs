@@ -10,7 +10,9 @@ use std::{
 use milestone_core::record::{MilestoneId, MilestoneRecord, Unreadable};
 use tokio::time::Instant;
 
-use super::{Engine, claims::HINT_EVERY, held::Held, message::Message, message::Watcher};
+use super::{
+    Engine, claims::HINT_EVERY, ended::Ended, held::Held, message::Message, message::Watcher,
+};
 use crate::store::StoreError;
 
 /// How many milestones one look asks for at the most.
@@ -238,7 +240,7 @@ impl Engine {
         for id in ids {
             match by_id.remove(id) {
                 Some(record) if record.state.is_terminal() => {
-                    self.tell_watchers(id, &Ok(Some(Arc::new(record))));
+                    self.tell_watchers(id, &Ok(Some(Arc::new(record.into()))));
                 }
                 Some(_) => {}
                 None => match unreadable.remove(&id.to_string()) {
@@ -250,11 +252,7 @@ impl Engine {
         }
     }
 
-    fn tell_watchers(
-        &mut self,
-        id: &MilestoneId,
-        result: &Result<Option<Arc<MilestoneRecord>>, Unreadable>,
-    ) {
+    fn tell_watchers(&mut self, id: &MilestoneId, result: &Result<Option<Arc<Ended>>, Unreadable>) {
         for watcher in self.watchers.remove(id) {
             // Whoever does not wait any more need not know.
             let _ = watcher.send(result.clone());
@@ -276,12 +274,11 @@ impl Engine {
         if !(passing || watched && ended) {
             return;
         }
-        let record = Arc::new(held.into_record());
         if passing && let Some(pass) = self.passes.front_mut() {
-            pass.done(&record);
+            pass.done(&held.record, held.parameters.to_tree());
         }
         if watched && ended {
-            self.tell_watchers(&id, &Ok(Some(record)));
+            self.tell_watchers(&id, &Ok(Some(Arc::new(Ended::from(*held)))));
         }
     }
 }
@@ -308,7 +305,7 @@ mod tests {
         (watchers, waiting)
     }
 
-    type Outcome = Result<Option<Arc<MilestoneRecord>>, Unreadable>;
+    type Outcome = Result<Option<Arc<Ended>>, Unreadable>;
 
     fn id(number: usize) -> MilestoneId {
         format!("m{number:05}").into()

@@ -28,15 +28,16 @@ pub(super) struct Room {
 }
 
 impl Asking {
-    /// What it begins has its places from now on. So that is done only where there is probably something, and where milestones are started
-    /// too, some places are left to them.
+    /// What it begins has its places from now on. So that is done only where there is probably something, and some places are left to
+    /// milestones that are started here: a start that finds none costs a write more.
     pub(super) fn room(self) -> Room {
         let kept = if self.starts {
             self.started
                 .max(self.free.div_ceil(4))
                 .min(self.free.div_ceil(2))
         } else {
-            0
+            // For the first one.
+            usize::from(self.free > 1)
         };
         let left = self.free - kept;
         let begins = self.may_begin && self.is_likely && left > 0;
@@ -69,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_starts_nothing_fills_all_its_places() {
-        assert_eq!(WORKER.room(), room(64, true));
+    fn a_worker_that_starts_nothing_fills_its_places() {
+        assert_eq!(WORKER.room(), room(63, true));
         assert_eq!(Asking { free: 1, ..WORKER }.room(), room(1, true));
     }
 
@@ -116,7 +117,7 @@ mod tests {
             };
             asking.room().limit
         };
-        assert_eq!([told(0), told(5), told(100)], [1, 5, 64]);
+        assert_eq!([told(0), told(5), told(100)], [1, 5, 63]);
         assert_eq!(Asking { most: 2, ..WORKER }.room(), room(2, true));
     }
 }
