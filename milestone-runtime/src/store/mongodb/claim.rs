@@ -1,5 +1,7 @@
 //! Taking milestones that are due.
 
+mod spare;
+
 use std::{cmp::Reverse, collections::HashMap, time::Duration};
 
 use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
@@ -10,6 +12,7 @@ use milestone_core::{
     record::{Lease, MilestoneId, MilestoneRecord, Unreadable},
 };
 use mongodb::error::Error;
+pub(super) use spare::Spare;
 use tokio::time::Instant;
 
 use super::{
@@ -100,7 +103,7 @@ fn may_be_taken(record: &MilestoneRecord, request: &ClaimRequest) -> bool {
 }
 
 /// A milestone that is due, as the look sees it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Candidate {
     id: MilestoneId,
     priority: i64,
@@ -120,13 +123,14 @@ impl Candidate {
 
 /// Chooses among the candidates, which come in the order of time; those of a higher priority come first all the same. Of one priority: where
 /// no other worker is known, any, so that two do not fight over the first ones; else the first ones of the worker's own share, and what a dead
-/// worker has left, which waits already. Where there is neither, it takes its part of what others have left for long enough.
+/// worker has left, which waits already. Where there is neither, it takes its part of what others have left for long enough. What
+/// is not chosen though it might be is given too.
 fn choose(
     candidates: Vec<Candidate>,
     room: usize,
     share: &Share,
     left: &mut Vec<MilestoneId>,
-) -> Vec<MilestoneId> {
+) -> (Vec<MilestoneId>, Vec<Candidate>) {
     let mut room = room;
     let mut chosen: Vec<_> = candidates.into_iter().enumerate().collect();
     if share.parts() == 1 {
@@ -146,12 +150,11 @@ fn choose(
         }
     }
     chosen.sort_by_key(|(_, candidate)| Reverse(candidate.priority));
-    chosen.truncate(room);
+    let rest = chosen.split_off(room.min(chosen.len()));
     chosen.sort_by_key(|(place, candidate)| (Reverse(candidate.priority), *place));
-    chosen
-        .into_iter()
-        .map(|(_, candidate)| candidate.id)
-        .collect()
+    let ids = chosen.into_iter().map(|(_, candidate)| candidate.id);
+    let rest = rest.into_iter().map(|(_, candidate)| candidate);
+    (ids.collect(), rest.collect())
 }
 
 /// How many candidates are looked at where there is room for so many.
@@ -220,27 +223,41 @@ fn lease(request: &ClaimRequest) -> Lease {
 /// Takes milestones.
 pub(super) async fn claim(
     connection: &Connection,
+    spare: &Spare,
     request: &ClaimRequest,
 ) -> Result<Claimed, StoreError> {
     let mut claimed = Claimed::default();
     let mut except = request.except.clone();
     let mut room = request.limit;
+    if room > WHOLE
+        && let Some((candidates, until)) = spare.take(request, room)
+    {
+        take_some(connection, spare, candidates, until, request, &mut claimed).await?;
+        if !claimed.records.is_empty() {
+            return Ok(claimed);
+        }
+        // Others have been faster with all of it.
+        except.extend(claimed.unreadable.iter().map(|(id, _)| id.clone()));
+    }
     while room > 0 {
         let error = |error| connection.error(error);
         let most = looked_at(room, &request.share);
+        let began = Instant::now();
         let looked = look(connection, request, &except, most);
         let looked = looked.await.map_err(error)?;
         if looked.is_empty() {
             break;
         }
         let candidates = looked.iter().filter_map(Candidate::read).collect();
-        let ids = choose(candidates, room, &request.share, &mut claimed.left);
+        let until = Spare::until(began.elapsed());
+        let (ids, rest) = choose(candidates, room, &request.share, &mut claimed.left);
         let documents = if most > WHOLE {
             let documents = read::documents(connection, &ids, None, Concern::Local);
             documents.await.map_err(error)?
         } else {
             looked
         };
+        spare.keep(request, rest, until);
         let mut taking = prepare(request, documents, ids, &mut claimed)?;
         taking.truncate(request.limit);
         take_all(connection, taking, request, &mut claimed).await?;
@@ -253,6 +270,23 @@ pub(super) async fn claim(
         room = (room * 2).min(MOST_READ.max(room));
     }
     Ok(claimed)
+}
+
+/// Takes some of what an earlier look has found.
+async fn take_some(
+    connection: &Connection,
+    spare: &Spare,
+    candidates: Vec<Candidate>,
+    until: Instant,
+    request: &ClaimRequest,
+    claimed: &mut Claimed,
+) -> Result<(), StoreError> {
+    let (ids, rest) = choose(candidates, request.limit, &request.share, &mut claimed.left);
+    spare.keep(request, rest, until);
+    let documents = read::documents(connection, &ids, None, Concern::Local);
+    let documents = documents.await.map_err(|error| connection.error(error))?;
+    let taking = prepare(request, documents, ids, claimed)?;
+    take_all(connection, taking, request, claimed).await
 }
 
 /// Says how each of the chosen candidates is taken, as it is now.
@@ -389,7 +423,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(20);
 
-    fn request() -> ClaimRequest {
+    pub(super) fn request() -> ClaimRequest {
         ClaimRequest {
             owner: "w".to_owned(),
             token: "t".to_owned(),
@@ -455,7 +489,7 @@ mod tests {
     }
 
     fn chosen(candidates: Vec<Candidate>, room: usize) -> Vec<MilestoneId> {
-        choose(candidates, room, &Share::all(), &mut Vec::new())
+        choose(candidates, room, &Share::all(), &mut Vec::new()).0
     }
 
     #[test]
@@ -477,7 +511,7 @@ mod tests {
         for part in 0..4 {
             let share = Share::new(part, 4, HashMap::new(), PATIENCE);
             let mut left = Vec::new();
-            let own = choose(candidates_of(100, |_| 0), 10, &share, &mut left);
+            let (own, _) = choose(candidates_of(100, |_| 0), 10, &share, &mut left);
             assert!(own.len() <= 10 && own.iter().all(|id| share.is_mine(id)));
             assert!(left.iter().all(|id| !share.is_mine(id)));
             assert!((60..90).contains(&left.len()), "{}", left.len());
@@ -497,7 +531,7 @@ mod tests {
         let chosen = |candidates: &[Candidate], time| {
             let share = Share::new(0, 2, seen(time).collect(), PATIENCE);
             let mut left = Vec::new();
-            let chosen = choose(candidates.to_vec(), 100, &share, &mut left);
+            let (chosen, _) = choose(candidates.to_vec(), 100, &share, &mut left);
             (chosen, left)
         };
         let (own, left) = chosen(&candidates, PATIENCE);
@@ -523,7 +557,7 @@ mod tests {
             }
             let share = Share::new(part, 2, HashMap::new(), PATIENCE);
             let mut left = Vec::new();
-            let chosen = choose(candidates, 5, &share, &mut left);
+            let (chosen, _) = choose(candidates, 5, &share, &mut left);
             let expected = ["0", "1", "2", "3", "4"].map(MilestoneId::from);
             assert_eq!((&chosen[..], left.len()), (&expected[..], 0));
         }

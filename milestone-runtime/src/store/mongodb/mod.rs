@@ -65,6 +65,7 @@ pub struct MongoStore {
     collection: String,
     connection: RwLock<Option<Arc<Connection>>>,
     ended: sessions::Ended,
+    spare: claim::Spare,
 }
 
 impl MongoStore {
@@ -81,6 +82,7 @@ impl MongoStore {
             collection: collection.into(),
             connection: RwLock::new(None),
             ended: sessions::Ended::default(),
+            spare: claim::Spare::default(),
         }
     }
 
@@ -97,6 +99,7 @@ impl MongoStore {
             collection: collection.unwrap_or(DEFAULT_COLLECTION).to_owned(),
             connection: RwLock::new(None),
             ended: sessions::Ended::default(),
+            spare: claim::Spare::default(),
         })
     }
 
@@ -191,7 +194,7 @@ impl Store for MongoStore {
     }
 
     fn claim(&self, request: ClaimRequest) -> StoreFuture<'_, Claimed> {
-        Box::pin(async move { claim::claim(&*self.connection()?, &request).await })
+        Box::pin(async move { claim::claim(&*self.connection()?, &self.spare, &request).await })
     }
 
     fn commit(&self, batch: Vec<Commit>) -> StoreFuture<'_, Vec<Committed>> {
