@@ -15,7 +15,7 @@ use super::{Patch, PathError, ReportChange};
 pub enum PatchError {
     /// The document is not one that the patch can have been made for.
     #[error(transparent)]
-    Path(#[from] PathError),
+    NoSuchPath(#[from] PathError),
     /// The bytes are no document.
     #[error("the stored bytes are no document: {0}")]
     Malformed(String),
