@@ -37,9 +37,9 @@ impl Asking {
                 .min(self.free.div_ceil(2))
         } else {
             // For the first one.
-            usize::from(self.free > 1)
+            1
         };
-        let left = self.free - kept;
+        let left = self.free.saturating_sub(kept);
         let begins = self.may_begin && self.is_likely && left > 0;
         let limit = if begins { left } else { self.free };
         // What was not told is found by the look that follows.
@@ -72,7 +72,8 @@ mod tests {
     #[test]
     fn a_worker_that_starts_nothing_fills_its_places() {
         assert_eq!(WORKER.room(), room(63, true));
-        assert_eq!(Asking { free: 1, ..WORKER }.room(), room(1, true));
+        // What is taken without being begun does not keep the last place.
+        assert_eq!(Asking { free: 1, ..WORKER }.room(), room(1, false));
     }
 
     #[test]
@@ -89,7 +90,6 @@ mod tests {
         assert_eq!(starts(64, 0), room(48, true));
         assert_eq!(starts(64, 20), room(44, true));
         assert_eq!(starts(64, 1000), room(32, true));
-        // What is taken without being begun does not keep the last place.
         assert_eq!(starts(1, 0), room(1, false));
     }
 
