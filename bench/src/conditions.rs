@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, num::NonZero, thread};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bson::doc;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -30,7 +30,10 @@ pub(crate) struct Conditions {
 impl Conditions {
     pub(crate) async fn of(bench: &Bench, sync: String) -> Result<Self> {
         let admin = bench.client.database("admin");
-        let build = admin.run_command(doc! { "buildInfo": 1 }).await?;
+        let build = admin
+            .run_command(doc! { "buildInfo": 1 })
+            .await
+            .context("the server of `--uri` does not answer")?;
         let hello = admin.run_command(doc! { "hello": 1 }).await?;
         let version = build.get_str("version").unwrap_or("of unknown version");
         let set = match hello.get_str("setName") {

@@ -20,6 +20,8 @@ use milestone_tests::{
 on_stores!(memory, sqlite, mongodb:
     maps_that_look_like_extended_json_stay_maps,
     a_limited_action_does_not_hold_up_another,
+    the_turn_of_a_limited_action_waits_for_no_poll,
+    what_is_retried_at_once_leaves_its_place_to_others,
     many_that_wait_do_not_hide_one_that_ends,
     nothing_begins_after_a_shutdown_without_a_database,
     a_start_of_unknown_fate_is_settled_later_and_runs_once,
@@ -92,6 +94,54 @@ async fn a_limited_action_does_not_hold_up_another(place: Place) {
             .unwrap();
     }
     until_true("the others run", || ledger.count("fast") == 5).await;
+}
+
+async fn the_turn_of_a_limited_action_waits_for_no_poll(place: Place) {
+    let ledger = Ledger::new();
+    let noted = ledger.clone();
+    let slow = Method::new("slow", move |_| {
+        noted.note("slow");
+        async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Ok::<_, ActionError>(())
+        }
+    });
+    let worker = place
+        .builder()
+        .poll(Duration::from_mins(10))
+        .register(slow.options(quick().concurrency(1)))
+        .build()
+        .await
+        .unwrap();
+    worker.spawn();
+    let client = place.builder().client().build().await.unwrap();
+    // Those behind the first one become due while it runs, when the worker looks for none of them.
+    for _ in 0..5 {
+        let action = milestone_runtime::dynamic::Action::new("slow").idempotent();
+        client.start("slow", action, ()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    until_true("all have run", || ledger.count("slow") == 5).await;
+}
+
+async fn what_is_retried_at_once_leaves_its_place_to_others(place: Place) {
+    let ledger = Ledger::new();
+    let bad = Method::new("bad", |_| async {
+        Err::<(), _>(ActionError::retry_after(Duration::ZERO, "again"))
+    });
+    let worker = place
+        .builder()
+        .concurrency(1)
+        .register(bad.options(quick()))
+        .register(ledger.gives("good", 1))
+        .build()
+        .await
+        .unwrap();
+    for kind in ["bad", "bad", "good", "good", "good"] {
+        worker.start(kind, kind, ()).await.unwrap();
+    }
+    worker.spawn();
+    until_true("the others run", || ledger.count("good") == 3).await;
 }
 
 async fn many_that_wait_do_not_hide_one_that_ends(place: Place) {

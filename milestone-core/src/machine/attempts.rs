@@ -15,6 +15,9 @@ use crate::{
     verdict::Verdict,
 };
 
+/// The shortest delay of a retry. What is tried again at once would keep its place, and with that what waits for one.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// What happens to an action after an attempt that did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum After {
@@ -320,7 +323,10 @@ impl Editor<'_> {
         }
         let failures = u32::try_from(failures.saturating_add(1)).unwrap_or(u32::MAX);
         match policy.delay(failures, failed.jitter) {
-            Some(delay) => After::Retry(later(self.now, failed.retry_after.unwrap_or(delay))),
+            Some(delay) => {
+                let delay = failed.retry_after.unwrap_or(delay);
+                After::Retry(later(self.now, delay.max(SHORTEST)))
+            }
             None => After::Final,
         }
     }

@@ -289,16 +289,18 @@ impl Writer {
         at: &str,
     ) -> Result<(), PatchError> {
         let place = self.begin();
+        let mut edited = Vec::with_capacity(edits.len());
         for element in Elements::of(document) {
             let (element, bytes) = element?;
             let key = element.key().as_str();
-            match edits.iter().position(|(name, _)| *name == key) {
-                None => self.0.extend_from_slice(bytes),
-                Some(index) => {
-                    let (key, edit) = edits.remove(index);
-                    self.edit(key, edit, Some(element), at)?;
-                }
+            if let Some(index) = edits.iter().position(|(name, _)| *name == key) {
+                let (key, edit) = edits.remove(index);
+                self.edit(key, edit, Some(element), at)?;
+                edited.push(key);
+            } else if !edited.contains(&key) {
+                self.0.extend_from_slice(bytes);
             }
+            // A field that is there twice, by hand, is there once from then on.
         }
         for (key, edit) in edits {
             self.edit(key, edit, None, at)?;

@@ -59,7 +59,8 @@ impl ActionError {
         }
     }
 
-    /// An error after which the action is tried again after `delay`, such as a service's "retry after". It counts as an attempt.
+    /// An error after which the action is tried again after `delay`, such as a service's "retry after", and at the
+    /// least after a millisecond: what waits for a place has its turn in between. It counts as an attempt.
     #[track_caller]
     pub fn retry_after(delay: Duration, error: impl Into<BoxError>) -> Self {
         Self {

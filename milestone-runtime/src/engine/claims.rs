@@ -99,8 +99,10 @@ impl Engine {
         if !queues.iter().any(|queue| queue == DEFAULT_QUEUE) {
             queues.push(DEFAULT_QUEUE.to_owned());
         }
-        let mut methods = self.shared.registry.names();
-        methods.retain(|method| !self.is_saturated(method));
+        let names = self.shared.registry.names();
+        let (left_out, methods): (Vec<String>, Vec<String>) = names
+            .into_iter()
+            .partition(|method| self.is_saturated(method));
         let is_due = self
             .wakes
             .first()
@@ -143,6 +145,7 @@ impl Engine {
         }
         let for_pass = pass.is_some();
         self.claim_in_flight = true;
+        self.left_out = left_out;
         self.shared.counts.look();
         let by_hint = std::mem::take(&mut self.hinted);
         self.last_claim = Instant::now();
@@ -351,6 +354,7 @@ impl Engine {
 
     /// Something may be due, nobody knows how much.
     pub(super) fn hint(&mut self) {
+        self.left_out.clear();
         self.hinted = true;
         self.expected = usize::MAX;
     }

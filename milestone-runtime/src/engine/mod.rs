@@ -125,6 +125,8 @@ pub(crate) struct Engine {
     /// Times at which work that was handed back becomes due.
     wakes: BTreeSet<Instant>,
     last_claim: Instant,
+    /// The methods that the last look has left out, since as many attempts of them ran as may at once.
+    left_out: Vec<String>,
     /// Whether something may be due since then.
     hinted: bool,
     /// How many were told to be due since the last look.
@@ -198,6 +200,7 @@ impl Engine {
             idle_wait,
             wakes: BTreeSet::new(),
             last_claim: now,
+            left_out: Vec::new(),
             hinted: false,
             expected: 0,
             hint_wait: Duration::ZERO,

@@ -280,6 +280,11 @@ impl Engine {
             for id in turns {
                 self.plan_queued(&id);
             }
+            let is_free = |method: &String| !self.is_saturated(method);
+            if self.left_out.iter().any(is_free) {
+                // Nobody here waits for its turn, but the last look has not looked for it.
+                self.hint();
+            }
         }
         for _ in 0..self.queue.len() {
             if self.places.free() == 0 {

@@ -93,6 +93,7 @@ pub(crate) fn mail_of(document: Document) -> Committed {
 }
 
 /// Carries out a patch. `Err`: it is not to be stored, and that is why.
+#[cfg(feature = "testing")]
 pub(crate) fn commit(document: &mut Document, commit: &Commit) -> Result<(), Committed> {
     let standing = Standing {
         token: token(document),

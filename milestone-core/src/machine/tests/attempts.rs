@@ -134,6 +134,21 @@ fn the_error_may_ask_for_its_own_delay() {
 }
 
 #[test]
+fn a_retry_is_never_at_once() {
+    let mut bench = Bench::new(vec![action("a", Mode::Idempotent, &[])]);
+    bench.begin(&["a"]);
+    bench.fail(
+        "a",
+        Failed {
+            retry_after: Some(Duration::ZERO),
+            ..error()
+        },
+    );
+    assert_eq!(bench.status(), Status::Waiting);
+    assert!(bench.try_begin(&["a"]).is_err());
+}
+
+#[test]
 fn retries_are_used_up() {
     let mut bench = Bench::new(vec![action("a", Mode::Plain, &[])]);
     let twice = || Failed {

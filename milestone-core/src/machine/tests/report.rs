@@ -43,6 +43,7 @@ fn fail_often(bench: &mut Bench, times: i64, failed: impl Fn(i64) -> Failed) -> 
             failed: failed(number),
         };
         let patch = advance(&mut bench.record, event, bench.now, &bench.limits).unwrap();
+        bench.wait(1);
         assert!(
             patch.size() < 64 * 1024,
             "the write of failure {number} has {}",
@@ -107,6 +108,7 @@ fn small_failures_keep_the_first_and_the_newest_and_are_seldom_rewritten() {
         };
         let patch = advance(&mut bench.record, event, bench.now, &bench.limits).unwrap();
         rewritten += usize::from(patch.to_update(1).get("$push").is_none());
+        bench.wait(1);
     }
     let numbers = numbers(&bench.record.report);
     assert!(
@@ -240,6 +242,7 @@ fn of_a_long_chain_the_first_and_the_newest_successes_stay_and_every_failure() {
                 failed,
             };
             let _ = advance(&mut bench.record, event, bench.now, &bench.limits).unwrap();
+            bench.wait(1);
         }
         largest = largest.max(bench.record.report.len());
     }
