@@ -8,8 +8,7 @@ use bson::{Bson, DateTime, Document, RawDocumentBuf, doc};
 use futures_util::TryStreamExt as _;
 use milestone_core::{
     lease::Seen,
-    machine,
-    record::{Lease, MilestoneId, MilestoneRecord, Unreadable},
+    record::{MilestoneId, MilestoneRecord, Unreadable},
 };
 use mongodb::error::Error;
 pub(super) use spare::Spare;
@@ -21,7 +20,7 @@ use super::{
     read::{self, Concern, Held},
     update::{self, Statement},
 };
-use crate::store::{ClaimRequest, Claimed, Share, StoreError};
+use crate::store::{ClaimRequest, Claimed, Share, StoreError, document};
 
 /// How many candidates are looked at for one that is taken, and for one that is taken where workers share what is due, times their number.
 const SPREAD: usize = 3;
@@ -197,26 +196,14 @@ struct Taking {
 
 impl Taking {
     fn new(mut record: MilestoneRecord, request: &ClaimRequest) -> Result<Self, StoreError> {
-        let unsent = |error: String| StoreError::Other(error);
         let filter = filter(&record.id, &Seen::of(&record));
-        let patch = machine::claim(&mut record, lease(request), request.begins.as_ref());
-        record.rev += 1;
+        let patch = document::lease(&mut record, request);
         let update = patch
             .to_raw_update(record.rev)
-            .map_err(|error| unsent(error.to_string()))?;
-        let statement =
-            update::statement(&filter, &update).map_err(|error| unsent(error.to_string()))?;
+            .map_err(|error| StoreError::Other(error.to_string()))?;
+        let statement = update::statement(&filter, &update)
+            .map_err(|error| StoreError::Other(error.to_string()))?;
         Ok(Self { record, statement })
-    }
-}
-
-fn lease(request: &ClaimRequest) -> Lease {
-    let (owner, token) = (request.owner.clone(), request.token.clone());
-    Lease {
-        owner,
-        token,
-        since: request.now,
-        until: request.until,
     }
 }
 
