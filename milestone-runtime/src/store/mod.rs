@@ -88,7 +88,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What is not wanted need not be left out, but costs the server and the worker time.
     fn changes(&self, wanted: Wanted) -> StoreFuture<'_, Option<Hints>>;
 
-    /// How it wants new milestones and patches when there are many. A lone one waits for nothing, whatever this says.
+    /// How it wants new milestones and patches when there are many. One that has the wire to itself goes at once,
+    /// whatever this says; beside a large command a small one waits for it.
     fn batching(&self) -> Batching {
         Batching::default()
     }
